@@ -1,0 +1,5 @@
+"""`python -m edgeexport`."""
+
+from edgeexport.cli.main import main
+
+main()

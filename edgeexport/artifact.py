@@ -1,0 +1,190 @@
+"""The artifact folder: program, manifest, golden answers; written whole or not at all, verified on opening."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from edgeexport.errors import ArtifactError, foreign_errors
+from edgeexport.inputs import sampler_from_json, sampler_to_json
+from edgeexport.method import Dim, Input
+
+MANIFEST = "manifest.json"
+GOLDEN = "golden.safetensors"
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """An opened artifact: its folder and its manifest, whose files were found to have the recorded hashes."""
+
+    path: Path
+    manifest: dict[str, Any]
+
+    @property
+    def program_path(self) -> Path:
+        """The program file."""
+        return self.path / self.manifest["program"]
+
+    @cached_property
+    def methods(self) -> dict[str, dict[str, Any]]:
+        """The manifest's entry of each method, by name."""
+        return {m["name"]: m for m in self.manifest["methods"]}
+
+    def golden(self) -> dict:
+        """What eager answered: tensors by `method/case/output`."""
+        from safetensors.torch import load_file
+
+        return load_file(self.path / GOLDEN)
+
+
+def open_artifact(path: str | Path) -> Artifact:
+    """Read and verify an artifact. Raises ArtifactError when it is none, is damaged, or has a changed byte.
+
+    The runtime can crash on a damaged program, so nothing is loaded before every hash is right.
+    """
+    path = Path(path)
+    file = path / MANIFEST
+    if not file.is_file():
+        raise ArtifactError(f"{path} is not an artifact: it has no {MANIFEST}. Give the folder that `edgeexport build` wrote.")
+    try:
+        manifest = json.loads(file.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ArtifactError(f"{file} is damaged ({error}). Build the artifact again.") from error
+    validate_manifest(manifest, file)
+    for name, recorded in manifest["files"].items():
+        _verify(path / name, recorded)
+    return Artifact(path, manifest)
+
+
+def validate_manifest(manifest: Any, where: Path | str) -> None:
+    """Hold a manifest against the JSON Schema in this package. Raises ArtifactError with the place that is wrong."""
+    import jsonschema
+
+    schema = json.loads(resources.files("edgeexport").joinpath("manifest.schema.json").read_text(encoding="utf-8"))
+    error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(manifest))
+    if error is not None:
+        place = "/".join(map(str, error.absolute_path)) or "the top"
+        raise ArtifactError(f"{where} is not a manifest that this version reads: at {place}: {error.message[:200]}.")
+
+
+def _verify(file: Path, recorded: dict) -> None:
+    import hashlib
+
+    if not file.is_file():
+        raise ArtifactError(f"{file} is missing from the artifact. Copy it again, or build it again.")
+    if file.stat().st_size != recorded["size_bytes"]:
+        raise ArtifactError(
+            f"{file} has {file.stat().st_size} bytes, the manifest says {recorded['size_bytes']}: "
+            "it was cut short or changed. Copy it again, or build it again."
+        )
+    with open(file, "rb") as stream:
+        found = hashlib.file_digest(stream, "sha256").hexdigest()
+    if found != recorded["sha256"]:
+        raise ArtifactError(
+            f"{file} was changed after it was built (sha256 {found[:12]}..., the manifest says {recorded['sha256'][:12]}...). "
+            "It is not loaded. Copy it again, or build it again."
+        )
+
+
+def record(path: Path) -> dict:
+    """Size and sha256 of a file, as the manifest keeps them."""
+    import hashlib
+
+    with open(path, "rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    return {"size_bytes": path.stat().st_size, "sha256": digest}
+
+
+def write_manifest(folder: Path, manifest: dict) -> None:
+    """Validate and write the manifest of a staged artifact."""
+    text = json.dumps(manifest, indent=2) + "\n"
+    validate_manifest(json.loads(text), folder / MANIFEST)
+    (folder / MANIFEST).write_text(text, encoding="utf-8")
+
+
+@contextlib.contextmanager
+def staged(out: Path, force: bool) -> Iterator[Staging]:
+    """A temporary folder beside `out`; `publish` moves it into place, anything else removes it.
+
+    Raises ArtifactError before any work when `out` exists (and `force` was not given, or it is not
+    an artifact), or cannot be written.
+    """
+    refuse_existing(out, force)
+    with foreign_errors(str(out)):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix=f".{out.name}.partial-", dir=out.parent))
+        folder.chmod(0o755)
+    try:
+        with foreign_errors(str(out)):
+            yield Staging(folder, out, force)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def refuse_existing(out: Path, force: bool) -> None:
+    """Raise ArtifactError when `out` may not be written."""
+    if not out.exists() and not out.is_symlink():
+        return
+    if not force:
+        raise ArtifactError(f"{out} exists already. Give --force to replace it, or choose another --out.")
+    if not out.is_dir() or (any(out.iterdir()) and not (out / MANIFEST).is_file()):
+        raise ArtifactError(f"{out} is not an artifact, so --force does not replace it. Choose another --out.")
+
+
+@dataclass(frozen=True)
+class Staging:
+    """A folder that is being filled, and where it will go."""
+
+    folder: Path
+    out: Path
+    force: bool
+
+    def publish(self, suffix: str = "") -> Path:
+        """Move the folder into place by rename, under `out` with `suffix`; what was there goes away last."""
+        target = self.out.with_name(self.out.name + suffix)
+        refuse_existing(target, self.force or bool(suffix))
+        old = None
+        if target.exists():
+            old = target.with_name(f".{target.name}.old-{self.folder.name[-8:]}")
+            target.rename(old)
+        self.folder.rename(target)
+        if old is not None:
+            shutil.rmtree(old)
+        return target
+
+
+def input_to_json(spec: Input) -> dict:
+    """An input as manifest data; the layout of every tensor at the boundary is contiguous."""
+    return {
+        "name": spec.name,
+        "dtype": spec.dtype,
+        "shape": list(spec.shape),
+        "layout": "contiguous",
+        "meaning": spec.meaning,
+        "unit": spec.unit,
+        "range": list(spec.range) if spec.range else None,
+        "sample": sampler_to_json(spec.sample),
+    }
+
+
+def input_from_json(data: dict) -> Input:
+    """The input that `input_to_json` wrote."""
+    return Input(
+        data["name"], tuple(data["shape"]), data["dtype"], data["meaning"], data["unit"],
+        tuple(data["range"]) if data["range"] else None, sampler_from_json(data["sample"]),
+    )  # fmt: skip
+
+
+def dims_of(method: dict) -> dict[str, Dim]:
+    """The dimensions of a method's manifest entry: as verified where they were, else as asked for."""
+    bounds = {d["name"]: d["verified"] or d["asked"] for d in method["dims"]}
+    return {name: Dim(name, *b) for name, b in bounds.items()}

@@ -1,0 +1,60 @@
+"""Checks of an emitted artifact, from its files alone, in a process of their own.
+
+Each check is one file with `check(program) -> Iterator[Finding]`; CHECKS is their order. They run in a child
+process, because a bad program can crash the runtime: a crash is a failed finding, not the end of the build.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from edgeexport.artifact import Artifact, open_artifact
+from edgeexport.method import Finding
+
+CHECKS = ("loads", "operators", "numerics", "dynamic_bounds", "memory", "delegation")
+
+
+def run_checks(artifact: Artifact) -> tuple[list[Finding], int]:
+    """Every check on `artifact`, in a child process; the findings, and the child's peak resident bytes."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "findings.jsonl"
+        log = Path(folder) / "log"
+        command = [sys.executable, "-m", "edgeexport.checks.process", str(artifact.path), str(report)]
+        with open(log, "wb") as stream:
+            child = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+            try:
+                _, status, usage = os.wait4(child.pid, 0)
+            except BaseException:
+                child.kill()
+                child.wait()
+                raise
+        child.returncode = os.waitstatus_to_exitcode(status)
+        lines = report.read_text(encoding="utf-8").splitlines() if report.exists() else []
+        findings = [Finding(**json.loads(line)) for line in lines]
+        if child.returncode != 0:
+            findings.append(_crash(child.returncode, findings, log.read_text(encoding="utf-8", errors="replace")))
+    return findings, usage.ru_maxrss * 1024
+
+
+def _crash(code: int, findings: list[Finding], log: str) -> Finding:
+    how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    after = f"after the check '{findings[-1].check}'" if findings else "before its first finding"
+    tail = " | ".join(log.strip().splitlines()[-3:])
+    return Finding("loads", None, False, f"the checking process {how}", "it runs to the end", f"{after}: {tail}")
+
+
+def to_json(finding: Finding) -> dict:
+    """A finding as manifest data."""
+    return dataclasses.asdict(finding)
+
+
+def check_artifact(path: str | os.PathLike) -> list[Finding]:
+    """Open an artifact and run every check on it. Raises ArtifactError when it cannot be opened."""
+    return run_checks(open_artifact(path))[0]

@@ -1,0 +1,37 @@
+"""Is one past the greatest size refused, by our wrapper and by the runtime itself?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from edgeexport.checks.numerics import first_answers
+from edgeexport.errors import InputError, RuntimeFault
+from edgeexport.method import Finding, draw
+from edgeexport.runtime.program import Program
+
+
+def check(program: Program) -> Iterator[Finding]:
+    """One finding for each dynamic dimension of each method."""
+    outputs = first_answers(program.artifact.golden())
+    for name in program.methods:
+        method = program[name]
+        for dim in method.dims.values():
+            if not dim.dynamic:
+                continue
+            sizes = {d.name: d.max for d in method.dims.values()} | {dim.name: dim.max + 1}
+            inputs = [draw(spec, sizes, 0, outputs) for spec in method.inputs]
+            wrapper = _refusal(lambda: method.validate(inputs), InputError)
+            runtime = _refusal(lambda: method.execute(inputs), RuntimeFault)
+            measured = f"{dim.name}={dim.max + 1}: wrapper {'refuses' if wrapper else 'ACCEPTS'}, runtime {'refuses' if runtime else 'ACCEPTS'}"
+            yield Finding(
+                "dynamic_bounds", name, bool(wrapper and runtime), measured, "both refuse", wrapper or "",
+                {"dim": dim.name, "size": dim.max + 1, "runtime_says": runtime or ""},
+            )  # fmt: skip
+
+
+def _refusal(call, kind: type[Exception]) -> str | None:
+    try:
+        call()
+    except kind as error:
+        return str(error)
+    return None

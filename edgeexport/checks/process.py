@@ -1,0 +1,28 @@
+"""The child process of `run_checks`: python -m edgeexport.checks.process ARTIFACT REPORT."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+
+from edgeexport.checks import CHECKS, to_json
+from edgeexport.runtime.program import open_program
+
+
+def main(path: str, report: str) -> None:
+    """Run every check; each finding is one line of `report`, written at once. Stops when the program does not load."""
+    program = open_program(path)
+    with open(report, "w", encoding="utf-8") as stream:
+        for name in CHECKS:
+            failed = False
+            for finding in importlib.import_module(f"edgeexport.checks.{name}").check(program):
+                stream.write(json.dumps(to_json(finding)) + "\n")
+                stream.flush()
+                failed |= not finding.passed
+            if name == "loads" and failed:
+                return
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,44 @@
+"""`edgeexport build`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from edgeexport.cli import display
+
+
+@click.command(name="build")
+@click.argument("model")
+@click.option("--target", default="xnnpack", show_default=True, help="What to build for; see `edgeexport models`.")
+@click.option("--precision", default="fp32", show_default=True, help="Numbers that the program computes with.")
+@click.option("--weights", default="pretrained", show_default=True, metavar="pretrained|random[:SEED]|PATH", help="Weights: released ones, seeded random ones, or a checkpoint file.")
+@click.option("--batch", metavar="MIN:MAX", help="Range of the batch dimension.  [default: the model's own]")
+@click.option("--out", type=click.Path(path_type=Path), help="Folder to write.  [default: build/MODEL/TARGET-PRECISION]")
+@click.option("--force", is_flag=True, help="Replace an artifact that is there.")
+@click.option("--skip-pass", "skip_passes", multiple=True, metavar="NAME", help="Leave out a rewrite, to find out what it does.")
+@click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
+def command(model: str, as_json: bool, **options) -> None:
+    """Build MODEL for a target, check the emitted file, and write the artifact folder.
+
+    MODEL is a name from `edgeexport models`, or your own as pkg.module:OBJECT or file.py:OBJECT.
+
+    \b
+    Example:
+      edgeexport build sam2 --target xnnpack --weights random
+      edgeexport build mvit --target xnnpack --batch 1:16 --weights mvit_v1_b.pth
+    """
+    from edgeexport.build import build
+
+    artifact = build(model, progress=display.progress(quiet=as_json), **options)
+    if as_json:
+        display.print_json(artifact.manifest | {"path": str(artifact.path)})
+        return
+    timings = artifact.manifest["timings"]
+    console = display.console()
+    console.print(display.findings_table(artifact.manifest["findings"]))
+    if artifact.manifest["weights"]["source"] == "random":
+        console.print("[yellow]The weights are random: right for numerics and speed, meaningless as answers.[/yellow]")
+    peak = max(timings["peak_rss_bytes"], timings["check_peak_rss_bytes"])
+    console.print(f"Built {artifact.path} in {timings['wall_s']:.0f} s, peak memory {peak / 1e9:.1f} GB.", soft_wrap=True)

@@ -1,0 +1,33 @@
+"""`edgeexport check`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from edgeexport.cli import display
+from edgeexport.errors import CheckFailed
+
+
+@click.command(name="check")
+@click.argument("artifact", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+def command(artifact: Path, as_json: bool) -> None:
+    """Check ARTIFACT from its files alone: hashes, loading, numerics, bounds, memory, delegation.
+
+    \b
+    Example:
+      edgeexport check build/sam2/xnnpack-fp32
+    """
+    from edgeexport.checks import check_artifact, to_json
+
+    with display.progress(quiet=as_json).step("check the files"):
+        findings = [to_json(f) for f in check_artifact(artifact)]
+    failed = [f for f in findings if not f["passed"]]
+    if as_json:
+        display.print_json({"passed": not failed, "findings": findings})
+    else:
+        display.console().print(display.findings_table(findings))
+    if failed:
+        raise CheckFailed(f"{len(failed)} of {len(findings)} checks failed: " + "; ".join(f"{f['check']}: {f['measured']}. {f['message']}" for f in failed))

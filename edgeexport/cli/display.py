@@ -1,0 +1,77 @@
+"""What commands print with: a live line for the running step, tables, JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from edgeexport.progress import Progress
+
+
+def progress(quiet: bool) -> Progress:
+    """Steps on standard error, each with its time; nothing when `quiet`."""
+    if quiet:
+        return Progress()
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal:
+        return Progress(on_end=lambda name, seconds: console.print(f"  {name}: {seconds:.1f} s"))
+    return _live(console)
+
+
+def _live(console) -> Progress:
+    """On a terminal: a spinner with the step and its running time."""
+    from rich.progress import Progress as Live
+    from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    live: list[Live] = []
+
+    def start(name: str) -> None:
+        live.append(Live(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console, transient=True))
+        live[-1].start()
+        live[-1].add_task(name)
+
+    def end(name: str, seconds: float) -> None:
+        live.pop().stop()
+        console.print(f"  [green]done[/green] {name}: {seconds:.1f} s")
+
+    return Progress(start, end)
+
+
+def print_json(value: Any) -> None:
+    json.dump(value, sys.stdout, indent=2)
+    sys.stdout.write("\n")
+
+
+def console():
+    """Standard output; wide enough for tables when it is not a terminal."""
+    from rich.console import Console
+
+    plain = Console(highlight=False)
+    return plain if plain.is_terminal else Console(highlight=False, width=160)
+
+
+def table(title: str | None, *columns: str):
+    from rich.table import Table
+
+    made = Table(title=title, title_justify="left", header_style="bold")
+    for column in columns:
+        made.add_column(column, overflow="fold")
+    return made
+
+
+def findings_table(findings: list) -> Any:
+    """Findings (as manifest data): verdict, measured beside allowed."""
+    made = table("Checks", "", "check", "method", "measured", "allowed")
+    for finding in findings:
+        verdict = "[green]ok[/green]" if finding["passed"] else "[red]FAILED[/red]"
+        made.add_row(verdict, finding["check"], finding["method"] or "", _plain(finding["measured"]), _plain(finding["limit"]))
+    return made
+
+
+def _plain(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)

@@ -1,0 +1,93 @@
+"""`edgeexport`: the group, its lazily loaded commands, and the exit codes."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from importlib import metadata
+
+import click
+
+from edgeexport.errors import EdgeExportError
+
+COMMANDS = {
+    "models": "List models and targets.",
+    "build": "Build and check an artifact for a target.",
+    "check": "Check an artifact from its files alone.",
+    "run": "Run an artifact: real input to real output.",
+    "show": "Show what an artifact takes, returns and measured.",
+}
+
+
+class LazyGroup(click.Group):
+    """Imports a command's file when it is called, or asked for its own help."""
+
+    def list_commands(self, ctx):
+        return list(COMMANDS)
+
+    def get_command(self, ctx, name):
+        if name not in COMMANDS:
+            return None
+        return getattr(importlib.import_module(f"edgeexport.cli.{name}"), "command")
+
+    def format_commands(self, ctx, formatter):
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def resolve_command(self, ctx, args):
+        import difflib
+
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            hint = f" Did you mean '{near[0]}'?" if near else ""
+            ctx.fail(f"There is no command '{args[0]}'.{hint}")
+        return super().resolve_command(ctx, args)
+
+
+@click.command(cls=LazyGroup)
+@click.version_option(metadata.version("edgeexport"), prog_name="edgeexport")
+def cli() -> None:
+    """Take PyTorch models to the device, and prove that they still say what the model said.
+
+    \b
+    Example:
+      edgeexport build sam2 --target xnnpack --weights random
+      edgeexport run build/sam2/xnnpack-fp32 --image photo.jpg --point 320,240 --overlay mask.png
+
+    Exit codes: 0 done, 1 a check or a step failed, 2 wrong use.
+    """
+
+
+def main() -> None:
+    """Entry point: translates our errors into a message and an exit code."""
+    _quiet_libraries()
+    try:
+        cli(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except EdgeExportError as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("Stopped; nothing half-written was left.", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stdout = open(os.devnull, "w")  # the reader went away (head, less); Python flushes at exit
+        sys.exit(0)
+
+
+def _quiet_libraries() -> None:
+    """Libraries log what only their developers can use; EDGEEXPORT_LOG=debug shows it."""
+    import logging
+    import warnings
+
+    if os.environ.get("EDGEEXPORT_LOG") == "debug":
+        logging.basicConfig(level=logging.DEBUG)
+        return
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("TORCH_LOGS", "")
+    logging.disable(logging.WARNING)
+    warnings.filterwarnings("ignore")

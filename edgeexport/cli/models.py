@@ -1,0 +1,30 @@
+"""`edgeexport models`."""
+
+from __future__ import annotations
+
+import click
+
+from edgeexport import catalog
+from edgeexport.cli import display
+
+
+@click.command(name="models")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(as_json: bool) -> None:
+    """List models and targets.
+
+    \b
+    Example:
+      edgeexport models --json
+    """
+    models, targets = catalog.variants(), catalog.targets()
+    if as_json:
+        listed = [{"name": n, "aliases": list(f["aliases"]), "summary": f["summary"]} for n, f in models.items()]
+        display.print_json({"models": listed, "targets": [{"name": n, **f} for n, f in targets.items()]})
+        return
+    for name, facts in models.items():
+        also = f" (also {', '.join(facts['aliases'])})" if facts["aliases"] else ""
+        click.echo(f"{name:16} {facts['summary']}{also}")
+    click.echo()
+    for name, facts in targets.items():
+        click.echo(f"--target {name:10} {facts['summary']}; --precision {', '.join(facts['precisions'])}")

@@ -1,0 +1,77 @@
+"""MViT video classifiers (torchvision): a clip of 16 frames to the logits of 400 Kinetics classes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import nn
+
+from edgeexport import video
+from edgeexport.inputs import Photo
+from edgeexport.method import Dim, Input, Method, Model, Output, Pipeline, Source, Tolerance, Weights
+from edgeexport.weights import file_sha256, fit, pretrained_or_error, randomize, read_checkpoint, state_sha256
+
+VARIANTS = {
+    "mvit-v1-b": {"summary": "MViT v1 base 16x4, video classification, 36.6 M parameters", "aliases": ("mvit",)},
+    "mvit-v2-s": {"summary": "MViT v2 small 16x4, video classification, 34.5 M parameters"},
+}
+
+FRAMES, SIZE = 16, 224
+_MEAN, _STD = (0.45, 0.45, 0.45), (0.225, 0.225, 0.225)
+_PAPERS = {"mvit-v1-b": "https://arxiv.org/abs/2104.11227", "mvit-v2-s": "https://arxiv.org/abs/2112.01526"}
+
+
+def model(name: str) -> Model:
+    """The variant `name` of VARIANTS."""
+    return Model(
+        name=name,
+        summary=VARIANTS[name]["summary"],
+        source=Source("https://github.com/pytorch/vision", "0.28", "BSD-3-Clause", _PAPERS[name]),
+        load=lambda weights: load(name, weights),
+        methods=methods,
+        dims=(Dim("batch", 1, 16),),
+        tolerances={"fp32": Tolerance(5e-6, 100.0, "float32 sums in another order over 16 blocks; 1e-6 was measured")},
+        pipeline=Pipeline(video.OPTIONS, video.run, "--video clip.mp4"),
+        prepare={
+            "frames": FRAMES, "frames_per_second": 7.5, "resize_short_side": 256, "crop": SIZE, "mean": _MEAN, "std": _STD,
+            "labels": _labels(),
+        },
+    )  # fmt: skip
+
+
+def _labels() -> list[str]:
+    from edgeexport.torchvision_ops import ensure_torchvision
+
+    ensure_torchvision()
+    from torchvision.models import get_model_weights
+
+    return list(get_model_weights("mvit_v1_b").KINETICS400_V1.meta["categories"])
+
+
+def load(name: str, weights: Weights) -> tuple[nn.Module, Weights]:
+    """The torchvision model with the weights asked for. Raises WeightsError."""
+    from torchvision.models import get_model
+
+    builder = name.replace("-", "_")
+    if weights.source == "pretrained":
+        loaded = pretrained_or_error(f"torchvision's {builder}", lambda: get_model(builder, weights="KINETICS400_V1"))
+        weights = weights.loaded(state_sha256(loaded), f"torchvision {builder} KINETICS400_V1")
+    else:
+        loaded = get_model(builder, weights=None)
+        if weights.source == "random":
+            randomize(loaded, weights.seed)
+            weights = weights.loaded(state_sha256(loaded), f"random, seed {weights.seed}")
+        else:
+            fit(loaded, read_checkpoint(weights.path), weights.path)
+            weights = weights.loaded(file_sha256(weights.path), weights.path)
+    return loaded.eval().requires_grad_(False), weights
+
+
+def methods(loaded: nn.Module, dims: Mapping[str, Dim]) -> tuple[Method, ...]:
+    """classify."""
+    clip = Input(
+        "clip", ("batch", 3, FRAMES, SIZE, SIZE), meaning="RGB frames, oldest first, normalised with mean and std",
+        unit="standard deviations", range=(-2.0, 2.5), sample=Photo(_MEAN, _STD),
+    )  # fmt: skip
+    logits = Output("logits", "one logit a Kinetics-400 class", "top5_overlap", 1.0)
+    return (Method("classify", loaded, (clip,), (logits,), (dims["batch"],)),)

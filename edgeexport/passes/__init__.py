@@ -1,0 +1,1 @@
+"""Rewrites, one a file, named verb_noun. Recipes put them in order."""

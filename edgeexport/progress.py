@@ -1,0 +1,43 @@
+"""Steps of long work: what runs, how long it took, how much memory it needed."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import time
+from collections.abc import Callable, Iterator
+
+
+class Progress:
+    """Times named steps; `on_start(name)` and `on_end(name, seconds)` let a display follow."""
+
+    def __init__(self, on_start: Callable[[str], None] | None = None, on_end: Callable[[str, float], None] | None = None):
+        self._on_start, self._on_end = on_start, on_end
+        self._begun = time.perf_counter()
+        self.steps: list[tuple[str, float]] = []
+
+    @contextlib.contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        if self._on_start:
+            self._on_start(name)
+        start = time.perf_counter()
+        yield
+        seconds = time.perf_counter() - start
+        self.steps.append((name, seconds))
+        if self._on_end:
+            self._on_end(name, seconds)
+
+    def timings(self) -> dict:
+        """Seconds of each step and of all so far, and this process's peak resident bytes."""
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return {
+            "steps": [{"name": name, "seconds": round(seconds, 2)} for name, seconds in self.steps],
+            "wall_s": round(time.perf_counter() - self._begun, 2),
+            "peak_rss_bytes": peak * (1 if _is_macos() else 1024),
+        }
+
+
+def _is_macos() -> bool:
+    import sys
+
+    return sys.platform == "darwin"

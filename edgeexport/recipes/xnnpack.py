@@ -1,0 +1,138 @@
+"""ExecuTorch on XNNPACK: CPUs of phones, boards and laptops."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+
+from executorch.backends.xnnpack.partition.config import ALL_PARTITIONER_CONFIGS
+from executorch.backends.xnnpack.partition.config.generic_node_configs import SliceCopyConfig
+from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+
+from edgeexport.lower import EdgeRecipe
+from edgeexport.passes.conv3d_as_conv2d import conv3d_as_conv2d
+from edgeexport.passes.conv_transpose_as_linear import conv_transpose_as_linear
+from edgeexport.passes.decompose_attention import decompose_attention
+from edgeexport.passes.decompose_layer_norm import decompose_layer_norm
+from edgeexport.passes.fold_constants import fold_constants
+from edgeexport.passes.fold_transposes import folded_transposes
+from edgeexport.passes.infer_view_dimension import InferViewDimension
+from edgeexport.passes.matmul_as_bmm import matmul_as_bmm
+from edgeexport.passes.max_pool3d_as_max_pool2d import max_pool3d_as_max_pool2d
+from edgeexport.passes.merge_layout import merge_layout
+from edgeexport.passes.select_as_slice import select_as_slice
+from edgeexport.passes.simplify_layout import simplify_layout
+from edgeexport.passes.slice_early import slice_early
+from edgeexport.passes.split_linear import split_linear
+from edgeexport.passes.strip_assertions import strip_assertions
+
+SUMMARY = "ExecuTorch .pte on XNNPACK (Arm and x86 CPUs)"
+PRECISIONS = ("fp32",)
+
+PASSES = (
+    # clean up what capture left
+    strip_assertions,
+    simplify_layout,
+    fold_constants,
+    # use operators that XNNPACK has
+    conv3d_as_conv2d,
+    max_pool3d_as_max_pool2d,
+    conv_transpose_as_linear,
+    select_as_slice,
+    split_linear,
+    decompose_attention,
+    matmul_as_bmm,
+    decompose_layer_norm,
+    # drop work that nobody reads, and merge the layout changes that all this added
+    slice_early,
+    simplify_layout,
+    merge_layout,
+)
+
+
+def recipe(precision: str) -> EdgeRecipe:
+    """The recipe for a precision of PRECISIONS."""
+    return EdgeRecipe(
+        name="xnnpack",
+        precision=precision,
+        suffix=".pte",
+        passes=PASSES,
+        partitioner=DynamicPartitioner,
+        edge_passes=lambda: (InferViewDimension(),),
+        around=folded_transposes,
+    )
+
+
+class StaticDimensionSliceConfig(SliceCopyConfig):
+    """Takes a slice of a dynamic tensor where the sliced dimension is static.
+
+    Upstream refuses every dynamic tensor; XNNPACK's slice takes the other dimensions as they come.
+    """
+
+    def check_constraints(self, node, ep):
+        if super().check_constraints(node, ep):
+            return True
+        step = node.args[4] if len(node.args) > 4 else 1
+        if step != 1 or not self.check_common_constraints(node, ep):
+            return False
+        before, after = (n.meta["val"].shape[node.args[1]] for n in (node.args[0], node))
+        return isinstance(before, int) and isinstance(after, int) and after > 0
+
+
+class DynamicPartitioner(XnnpackPartitioner):
+    """XNNPACK's partitioner with relaxed slices, its reasons kept (`reasons`, by node name), and less tracing."""
+
+    def __init__(self):
+        relaxed = [StaticDimensionSliceConfig if c is SliceCopyConfig else c for c in ALL_PARTITIONER_CONFIGS]
+        super().__init__(configs=relaxed)
+        self.reasons: dict[str, str] = {}
+
+    def partition(self, exported_program):
+        with _recorded(self.reasons):
+            return super().partition(exported_program)
+
+    def transform_for_pre_decomposition(self, exported_program):
+        """Drops the provenance chains that every later trace would copy, node by node (a tenth of lowering)."""
+        for node in exported_program.graph.nodes:
+            node.meta.pop("from_node", None)
+        return super().transform_for_pre_decomposition(exported_program)
+
+    def ops_to_not_decompose(self, ep):
+        """Without the per-node filter when no node needs it: with one, ExecuTorch traces the program twice more."""
+        operators, keep = super().ops_to_not_decompose(ep)
+        candidates = [n for n in ep.graph.nodes if n.op == "call_function" and n.target in operators]
+        return operators, None if all(keep(n) for n in candidates) else keep
+
+
+@contextlib.contextmanager
+def _recorded(reasons: dict[str, str]) -> Iterator[None]:
+    """Keep what the partitioner's rules log about nodes they refuse; ExecuTorch offers it nowhere else."""
+    rules = "executorch.backends.xnnpack.partition.config"
+    loggers = [logging.getLogger(f"{rules}.{part}") for part in ("generic_node_configs", "gemm_configs", "node_configs")]
+    before = [(log.level, log.propagate) for log in loggers]
+    handler = _ReasonHandler(reasons)
+    for log in loggers:
+        log.addHandler(handler)
+        log.setLevel(logging.DEBUG)
+        log.propagate = False
+    try:
+        yield
+    finally:
+        for log, (level, propagate) in zip(loggers, before):
+            log.removeHandler(handler)
+            log.setLevel(level)
+            log.propagate = propagate
+
+
+class _ReasonHandler(logging.Handler):
+    """Reads node and reason off the WhyNoPartition object that is logged."""
+
+    def __init__(self, reasons: dict[str, str]):
+        super().__init__(logging.DEBUG)
+        self._reasons = reasons
+
+    def emit(self, record: logging.LogRecord) -> None:
+        node, reason = getattr(record.msg, "node", None), getattr(record.msg, "reason", None)
+        if node is not None and reason:
+            self._reasons[node.name] = str(reason).rstrip(".")

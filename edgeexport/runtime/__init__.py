@@ -1,0 +1,1 @@
+"""Opens emitted files and calls their methods, as a device does: from the file and the manifest alone."""

@@ -1,0 +1,161 @@
+"""Calls the methods of an artifact; shapes, dtypes and layout are checked before the runtime sees a tensor."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from edgeexport.artifact import Artifact, dims_of, input_from_json, open_artifact
+from edgeexport.errors import InputError, RuntimeFault, UnknownName, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_threads: int | None = None
+
+
+class Program:
+    """The methods of an artifact, loaded when first called.
+
+    `program["encode_image"](image)` or `program.call("encode_image", image)`.
+    """
+
+    def __init__(self, artifact: Artifact, threads: int | None = None):
+        self.artifact = artifact
+        self._methods: dict[str, ProgramMethod] = {}
+        if threads is not None:
+            set_threads(threads)
+
+    @property
+    def manifest(self) -> dict:
+        return self.artifact.manifest
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The names of the methods."""
+        return tuple(self.artifact.methods)
+
+    def __getitem__(self, name: str) -> ProgramMethod:
+        if name not in self.artifact.methods:
+            raise UnknownName("method", name, self.artifact.methods)
+        if name not in self._methods:
+            self._methods[name] = ProgramMethod(self, self.artifact.methods[name])
+        return self._methods[name]
+
+    def call(self, name: str, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Run a method. Raises InputError for a tensor that the manifest does not allow, RuntimeFault from the runtime."""
+        return self[name](*tensors)
+
+    @cached_property
+    def loaded(self):
+        """The runtime's own program object. Raises RuntimeFault when it does not load."""
+        from executorch.runtime import Runtime
+
+        _note_loaded()
+        try:
+            return Runtime.get().load_program(self.artifact.program_path)
+        except (RuntimeError, ValueError) as error:
+            raise RuntimeFault(f"The runtime cannot load {self.artifact.program_path} ({error}).") from error
+
+
+class ProgramMethod:
+    """One method: checks its inputs against the manifest, runs, returns copies of the outputs."""
+
+    def __init__(self, program: Program, entry: dict):
+        self.name = entry["name"]
+        self.inputs = tuple(input_from_json(i) for i in entry["inputs"])
+        self.outputs = tuple(o["name"] for o in entry["outputs"])
+        self.dims = dims_of(entry)
+        self._program = program
+
+    @cached_property
+    def _loaded(self):
+        try:
+            return self._program.loaded.load_method(self.name)
+        except (RuntimeError, ValueError) as error:
+            raise RuntimeFault(f"The runtime cannot load the method '{self.name}' ({error}).") from error
+
+    def load(self) -> None:
+        """Load now rather than at the first call."""
+        _ = self._loaded
+
+    def __call__(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        self.validate(tensors)
+        return self.execute(tensors)
+
+    def execute(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        """Run without checking the inputs: what an app without this wrapper would do."""
+        try:
+            return tuple(self._loaded.execute(list(tensors)))
+        except (RuntimeError, ValueError) as error:
+            raise RuntimeFault(f"'{self.name}' failed in the runtime ({error}).") from error
+
+    def validate(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Hold tensors against the manifest: count, dtype, rank, sizes, ranges of dynamic dimensions, layout.
+
+        The runtime checks dtype, rank and the total of elements only; a channels_last tensor it
+        accepts, and answers wrongly. Raises InputError.
+        """
+        if len(tensors) != len(self.inputs):
+            names = ", ".join(i.name for i in self.inputs)
+            raise InputError(f"'{self.name}' takes {len(self.inputs)} tensors ({names}); {len(tensors)} were given.")
+        sizes: dict[str, tuple[int, str]] = {}
+        for spec, tensor in zip(self.inputs, tensors):
+            where = f"'{spec.name}' of '{self.name}'"
+            if not isinstance(tensor, torch.Tensor):
+                raise InputError(f"{where} must be a torch.Tensor, not {type(tensor).__name__}.")
+            if tensor.dtype != getattr(torch, spec.dtype):
+                raise InputError(f"{where} must be {spec.dtype}, not {str(tensor.dtype).removeprefix('torch.')}: convert with .to(torch.{spec.dtype}).")
+            if tensor.dim() != len(spec.shape):
+                raise InputError(f"{where} must have {len(spec.shape)} dimensions {list(spec.shape)}, not {list(tensor.shape)}.")
+            for axis, (wanted, size) in enumerate(zip(spec.shape, tensor.shape)):
+                self._validate_size(where, spec, axis, wanted, size, sizes)
+            if not tensor.is_contiguous():
+                raise InputError(
+                    f"{where} must be contiguous; its strides are {list(tensor.stride())} (an image permuted from HWC is channels_last): "
+                    "call .contiguous() first. The runtime would accept it and answer wrongly."
+                )
+
+    def _validate_size(self, where: str, spec, axis: int, wanted, size: int, sizes: dict) -> None:
+        if isinstance(wanted, int):
+            if size != wanted:
+                raise InputError(f"{where} must have size {wanted} in dimension {axis}, not {size}; its shape is {list(spec.shape)}.")
+            return
+        dim = self.dims[wanted]
+        if not dim.min <= size <= dim.max:
+            raise InputError(f"{where} has {wanted} = {size} in dimension {axis}; this program takes {dim.min} to {dim.max}.")
+        seen = sizes.setdefault(wanted, (size, spec.name))
+        if seen[0] != size:
+            raise InputError(f"{where} has {wanted} = {size}, but '{seen[1]}' has {seen[0]}: they must be equal.")
+
+
+def open_program(path: str | Path, threads: int | None = None) -> Program:
+    """Open an artifact folder and verify its hashes; `threads` sets the runtime's thread pool, before anything is loaded.
+
+    Raises ArtifactError, or UsageError when the thread count would change after a program was loaded.
+    """
+    return Program(open_artifact(path), threads)
+
+
+def set_threads(count: int) -> None:
+    """Set the runtime's threads, once: changing them after a method was loaded corrupts the heap. Raises UsageError."""
+    global _threads
+    if count < 1:
+        raise UsageError(f"The number of threads must be at least 1, not {count}.")
+    if _threads is not None and _threads != count:
+        raise UsageError(f"The runtime already runs with {_threads or 'its own number of'} threads: use a new process for {count}.")
+    from executorch.extension.pybindings import portable_lib
+
+    if _threads is None:
+        portable_lib._unsafe_reset_threadpool(count)
+        _threads = count
+
+
+def _note_loaded() -> None:
+    """From the first load on, the thread pool stays as it is."""
+    global _threads
+    if _threads is None:
+        _threads = 0

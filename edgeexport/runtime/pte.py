@@ -1,0 +1,37 @@
+"""What a `.pte` file says about itself, read from its flatbuffer without the runtime."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class MethodFacts:
+    """One execution plan: the operators and backends it calls, and the bytes that are planned for it.
+
+    `planned_bytes` is the sum of the arenas the app must provide at the upper bound of every dynamic size; inputs,
+    outputs' copies and what a delegate allocates for itself are not in it.
+    """
+
+    name: str
+    operators: tuple[str, ...]
+    backends: tuple[str, ...]
+    planned_bytes: int
+
+
+def read_methods(path: Path) -> tuple[MethodFacts, ...]:
+    """The methods of a `.pte`."""
+    from executorch.exir._serialize._program import deserialize_pte_binary
+
+    parsed = deserialize_pte_binary(Path(path).read_bytes())
+    program = getattr(parsed, "program", parsed)
+    return tuple(
+        MethodFacts(
+            plan.name,
+            tuple(sorted({f"{o.name}.{o.overload}" if o.overload else o.name for o in plan.operators})),
+            tuple(sorted({d.id for d in plan.delegates})),
+            sum(plan.non_const_buffer_sizes),
+        )
+        for plan in program.execution_plan
+    )

@@ -1,0 +1,133 @@
+"""Loads weights without running code, and makes repeatable random ones."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from edgeexport.errors import WeightsError
+
+_SHOWN_KEYS = 3
+
+
+def randomize(module: nn.Module, seed: int) -> None:
+    """Fill every floating-point parameter and buffer of `module`, repeatably for a seed.
+
+    Matrices and kernels are normal with variance 1 / fan-in, so that activations keep their scale through
+    any depth; norms are near one, everything else (biases, embeddings, positions) small but not zero, so that no term of
+    the model is hidden from a numerics check. Running statistics keep their defaults.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    norms = {id(m.weight) for m in module.modules() if isinstance(m, (nn.LayerNorm, nn.GroupNorm)) and m.weight is not None}
+    linear = (nn.Linear, nn.modules.conv._ConvNd)
+    kernels = {id(m.weight) for m in module.modules() if isinstance(m, linear)}
+    tensors = [*module.named_parameters(), *((n, b) for n, b in module.named_buffers() if "running_" not in n)]
+    with torch.no_grad():
+        for _, tensor in tensors:
+            if not tensor.is_floating_point():
+                continue
+            noise = torch.randn(tensor.shape, generator=generator)
+            if id(tensor) in norms:
+                tensor.copy_(1.0 + 0.1 * noise)
+            elif id(tensor) in kernels:
+                tensor.copy_(noise / math.sqrt(tensor[0].numel()))
+            else:
+                tensor.copy_(0.2 * noise)
+
+
+def state_sha256(module: nn.Module) -> str:
+    """sha256 over names, dtypes, shapes and bytes of the state dict, in order."""
+    state = hashlib.sha256()
+    for name, tensor in module.state_dict().items():
+        state.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
+        state.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return state.hexdigest()
+
+
+def file_sha256(path: str | os.PathLike) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_checkpoint(path: str | os.PathLike) -> dict[str, torch.Tensor]:
+    """The tensors of a `.safetensors` file or of a torch checkpoint without code in it.
+
+    A checkpoint that nests its tensors under `model` or `state_dict` is unwrapped. Raises WeightsError when the file
+    is missing, damaged, empty of tensors, or a pickle that would run code.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise WeightsError(f"There is no checkpoint file at {path}. Give a .safetensors, .pt or .pth file.")
+    content = _read_safetensors(path) if path.suffix == ".safetensors" else _read_torch(path)
+    for key in ("state_dict", "model"):
+        if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
+            content = content[key]
+    tensors = {k: v for k, v in content.items() if isinstance(v, torch.Tensor)} if isinstance(content, Mapping) else {}
+    if not tensors:
+        raise WeightsError(f"{path} holds no tensors by name: it is not a state dict.")
+    return tensors
+
+
+def _read_safetensors(path: Path) -> dict[str, torch.Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path)
+    except (SafetensorError, ValueError) as error:
+        raise WeightsError(f"{path} is damaged or not a safetensors file ({error}). Fetch or save it again.") from error
+
+
+def _read_torch(path: Path):
+    import pickle
+
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        if "weights_only" in str(error).lower() and "Unsupported" in str(error):
+            raise WeightsError(
+                f"{path} is refused: it is a pickle that would run code, not plain tensors "
+                f"({_first_sentence(error)}). Save the model's state_dict() with safetensors instead."
+            ) from error
+        raise WeightsError(f"{path} is damaged or not a checkpoint ({_first_sentence(error)}).") from error
+    except (RuntimeError, EOFError, ValueError, KeyError, AssertionError) as error:
+        raise WeightsError(f"{path} is damaged or cut short ({_first_sentence(error)}). Fetch it again.") from error
+
+
+def _first_sentence(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return next((line for line in lines if "Unsupported" in line or "GLOBAL" in line), lines[0] if lines else type(error).__name__)[:200]
+
+
+def fit(module: nn.Module, tensors: Mapping[str, torch.Tensor], path: str | os.PathLike) -> None:
+    """Load `tensors` into `module`; every key and shape must fit. Raises WeightsError that names the first that do not."""
+    wanted = module.state_dict()
+    problems = [f"missing {k}" for k in wanted if k not in tensors]
+    problems += [f"unknown {k}" for k in tensors if k not in wanted]
+    problems += [
+        f"{k} has shape {list(tensors[k].shape)}, the model has {list(v.shape)}"
+        for k, v in wanted.items()
+        if k in tensors and tensors[k].shape != v.shape
+    ]
+    if problems:
+        shown = "; ".join(problems[:_SHOWN_KEYS])
+        more = f"; and {len(problems) - _SHOWN_KEYS} more" if len(problems) > _SHOWN_KEYS else ""
+        raise WeightsError(f"{path} is a checkpoint of another model or variant: {shown}{more}.")
+    module.load_state_dict(dict(tensors))
+
+
+def pretrained_or_error(origin: str, download):
+    """What `download` returns; where the hub or server cannot be reached, a WeightsError that says what to do."""
+    try:
+        return download()
+    except (OSError, ValueError) as error:  # transformers and urllib raise OSError for every kind of missing file and network
+        raise WeightsError(
+            f"The pretrained weights of {origin} cannot be had ({_first_sentence(error)}). "
+            "Give a checkpoint file with --weights PATH, or build with --weights random to test without them."
+        ) from error
