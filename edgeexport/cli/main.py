@@ -88,6 +88,8 @@ def _quiet_libraries() -> None:
         return
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    os.environ.setdefault("TORCH_LOGS", "")
-    logging.disable(logging.WARNING)
+    logging.basicConfig(level=logging.ERROR)
+    # By name and not by logging.disable(), which would also silence the reasons that the partitioner logs.
+    for name in ("torch", "torch.utils._pytree", "torch.export", "torchao", "transformers", "executorch", "root"):
+        logging.getLogger(name).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore")
