@@ -80,9 +80,8 @@ def _grouped(editor: Editor, node: Node, conv: dict, weight: torch.Tensor) -> No
     total = None
     for tap in range(taps):
         kernel = editor.constant(f"{conv['weight'].name}_tap{tap}", weight[:, :, tap])
-        bias = conv["bias"] if tap == 0 else None
         out = editor.call(
-            aten.conv2d.default, frames, kernel, bias, conv["stride"][1:], conv["padding"][1:], [1, 1],
+            aten.conv2d.default, frames, kernel, None, conv["stride"][1:], conv["padding"][1:], [1, 1],
             conv["groups"], like=node,
         )  # fmt: skip
         out = editor.permute(out, (0, 2, 3, 1), like=node)  # channels last, as backends compute it
@@ -94,6 +93,8 @@ def _grouped(editor: Editor, node: Node, conv: dict, weight: torch.Tensor) -> No
             out = editor.call(aten.slice.Tensor, out, 1, start, start + frames_out - before - after, like=node)
         out = _pad_frames(editor, node, out, before, after)
         total = out if total is None else editor.call(aten.add.Tensor, total, out, like=node)
+    if conv["bias"] is not None:  # not in a tap: the frames that padding stands in for would lack it
+        total = editor.call(aten.add.Tensor, total, conv["bias"], like=node)
     return editor.permute(total, (0, 4, 1, 2, 3), like=node)
 
 

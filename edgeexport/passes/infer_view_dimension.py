@@ -42,9 +42,9 @@ class InferViewDimension(ExportPass):
 
     @staticmethod
     def _infer(node: torch.fx.Node) -> bool:
-        sizes = [s.meta["val"] if isinstance(s, torch.fx.Node) else s for s in node.args[1]]
-        symbolic = [i for i, size in enumerate(sizes) if is_symbolic(size)]
-        if len(symbolic) != 1 or -1 in sizes:
+        shape = node.meta["val"].shape
+        sizes = [-1 if is_symbolic(size) else size for size in shape]
+        if sizes.count(-1) != 1 or sizes == list(node.args[1]):
             return False
-        node.args = (node.args[0], [-1 if i in symbolic else size for i, size in enumerate(sizes)])
+        node.args = (node.args[0], sizes)
         return True

@@ -1,0 +1,29 @@
+"""Shared fixtures: a toy artifact that is built once."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+TOY = f"{Path(__file__).parent / 'toy.py'}:MODEL"
+
+
+@pytest.fixture(scope="session")
+def toy_artifact(tmp_path_factory):
+    """The toy model, built for batch 1..17; tests must not change it."""
+    import edgeexport
+
+    out = tmp_path_factory.mktemp("build") / "toy"
+    return edgeexport.build(TOY, weights="random", out=out)
+
+
+@pytest.fixture
+def toy_copy(toy_artifact, tmp_path):
+    """A copy of the toy artifact's folder, to damage."""
+    import shutil
+
+    return Path(shutil.copytree(toy_artifact.path, tmp_path / "toy"))

@@ -1,0 +1,112 @@
+"""A user's own model in a file: a small convolution and transformer with a dynamic batch."""
+
+import torch
+from torch import nn
+
+from edgeexport.inputs import Photo
+from edgeexport.method import Dim, Input, Method, Model, Output, Source, Tolerance
+from edgeexport.weights import file_sha256, fit, pretrained_or_error, randomize, read_checkpoint, state_sha256
+
+
+class Toy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.patch = nn.Conv2d(3, 16, 4, stride=4)
+        self.norm = nn.LayerNorm(16)
+        self.qkv = nn.Linear(16, 48)
+        self.head = nn.Linear(16, 8)
+
+    def forward(self, image):
+        x = self.patch(image).flatten(2).transpose(1, 2)
+        batch, count, width = x.shape
+        qkv = self.qkv(self.norm(x)).reshape(batch, count, 3, 2, width // 2).permute(2, 0, 3, 1, 4)
+        y = nn.functional.scaled_dot_product_attention(*qkv.unbind(0))
+        x = x + y.transpose(1, 2).reshape(batch, count, width)
+        return self.head(x.mean(1))
+
+
+def load(weights):
+    module = Toy()
+    if weights.source == "pretrained":
+        raise_offline = lambda: (_ for _ in ()).throw(OSError("no network"))  # noqa: E731
+        pretrained_or_error("toy", raise_offline)
+    if weights.source == "checkpoint":
+        fit(module, read_checkpoint(weights.path), weights.path)
+        return module.eval(), weights.loaded(file_sha256(weights.path), weights.path)
+    randomize(module, weights.seed)
+    return module.eval(), weights.loaded(state_sha256(module), f"random, seed {weights.seed}")
+
+
+def methods(module, dims):
+    image = Input("image", ("batch", 3, 16, 16), meaning="a small image", range=(-3, 3), sample=Photo())
+    return (Method("classify", module, (image,), (Output("logits", "eight classes"),), (dims["batch"],)),)
+
+
+MODEL = Model(
+    name="toy",
+    summary="a toy",
+    source=Source("tests", "1", "Apache-2.0"),
+    load=load,
+    methods=methods,
+    dims=(Dim("batch", 1, 17),),
+    tolerances={"fp32": Tolerance(1e-5, 90.0, "float32 sums in another order")},
+)
+
+
+def impossible():
+    """The same with a tolerance that nothing meets: a build whose check fails."""
+    from dataclasses import replace
+
+    return replace(MODEL, tolerances={"fp32": Tolerance(0.0, 400.0, "cannot be met")})
+
+
+def wrong():
+    """Captured with another module than the reference: the numbers differ."""
+    from dataclasses import replace
+
+    def swapped(module, dims):
+        (method,) = methods(module, dims)
+        other = Toy().eval()
+        randomize(other, 99)
+        return (replace(method, module=other, reference=module),)
+
+    return replace(MODEL, methods=swapped)
+
+
+def batchless():
+    """No dynamic dimension at all."""
+    from dataclasses import replace
+
+    def fixed(module, dims):
+        image = Input("image", (2, 3, 16, 16), sample=Photo())
+        return (Method("classify", module, (image,), (Output("logits"),)),)
+
+    return replace(MODEL, methods=fixed, dims=())
+
+
+class Interrupted(nn.Module):
+    pass
+
+
+def interrupted():
+    """Ctrl-C in the middle of a build."""
+    from dataclasses import replace
+
+    def stop(module, dims):
+        raise KeyboardInterrupt
+
+    return replace(MODEL, methods=stop)
+
+
+def full_disk():
+    """The disk fills up in the middle of a build."""
+    import errno
+    from dataclasses import replace
+
+    def fill(module, dims):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    return replace(MODEL, methods=fill)
+
+
+NOT_A_MODEL = torch.zeros(1)
