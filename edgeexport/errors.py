@@ -84,6 +84,7 @@ _OS_ADVICE = {
     errno.EROFS: "the file system is read-only: choose another --out",
     errno.EACCES: "no permission to write there: choose another --out",
     errno.EPERM: "no permission to write there: choose another --out",
+    errno.EEXIST: "a part of the path is a file, not a folder: choose another --out",
     errno.ENOTDIR: "a part of the path is a file, not a folder: choose another --out",
 }
 

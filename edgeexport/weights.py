@@ -90,7 +90,7 @@ def _read_torch(path: Path):
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        if "weights_only" in str(error).lower() and "Unsupported" in str(error):
+        if "unsupported" in str(error).lower() or "blocked" in str(error).lower():
             raise WeightsError(
                 f"{path} is refused: it is a pickle that would run code, not plain tensors "
                 f"({_first_sentence(error)}). Save the model's state_dict() with safetensors instead."
@@ -102,7 +102,7 @@ def _read_torch(path: Path):
 
 def _first_sentence(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return next((line for line in lines if "Unsupported" in line or "GLOBAL" in line), lines[0] if lines else type(error).__name__)[:200]
+    return next((line for line in lines if "unsupported" in line.lower() or "GLOBAL" in line), lines[0] if lines else type(error).__name__)[:200]
 
 
 def fit(module: nn.Module, tensors: Mapping[str, torch.Tensor], path: str | os.PathLike) -> None:

@@ -11,7 +11,7 @@ from edgeexport.weights import file_sha256, fit, pretrained_or_error, randomize,
 class Toy(nn.Module):
     def __init__(self):
         super().__init__()
-        self.patch = nn.Conv2d(3, 16, 4, stride=4)
+        self.patch = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 16, 4, stride=4))
         self.norm = nn.LayerNorm(16)
         self.qkv = nn.Linear(16, 48)
         self.head = nn.Linear(16, 8)
@@ -54,10 +54,13 @@ MODEL = Model(
 
 
 def impossible():
-    """The same with a tolerance that nothing meets: a build whose check fails."""
+    """The same with a memory limit that nothing meets: a build whose check fails."""
     from dataclasses import replace
 
-    return replace(MODEL, tolerances={"fp32": Tolerance(0.0, 400.0, "cannot be met")})
+    def limited(module, dims):
+        return tuple(replace(m, planned_limit_bytes=1) for m in methods(module, dims))
+
+    return replace(MODEL, methods=limited)
 
 
 def wrong():
@@ -82,10 +85,6 @@ def batchless():
         return (Method("classify", module, (image,), (Output("logits"),)),)
 
     return replace(MODEL, methods=fixed, dims=())
-
-
-class Interrupted(nn.Module):
-    pass
 
 
 def interrupted():

@@ -1,0 +1,95 @@
+"""The shape of the package: imports run one way, the public names are these, commands answer at once."""
+
+import ast
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import edgeexport
+
+PACKAGE = Path(edgeexport.__file__).parent
+
+# In the order in which data moves, read backwards: a module may import from its own row (within one folder) and from rows below.
+ROWS = [
+    {"__main__"},
+    {"cli"},
+    {"build"},
+    {"checks"},
+    {"catalog"},
+    {"models", "recipes"},
+    {"lower", "segmentation", "video"},
+    {"capture", "passes", "runtime"},
+    {"rewrite", "artifact", "compare", "weights", "images"},
+    {"method"},
+    {"inputs"},
+    {"errors", "guards", "progress", "torchvision_ops"},
+]
+FROM_THE_FILE_ALONE = {"runtime", "checks"}
+NEVER_THERE = {"capture", "lower", "passes", "rewrite", "recipes", "models", "build"}
+
+
+def imports():
+    """(file, top part of the importing module, top part of the imported one), imports inside functions too."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        part = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        if part == "__init__":
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = []
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "edgeexport":
+                names = [node.module] if node.module != "edgeexport" else [f"edgeexport.{a.name}" for a in node.names]
+            elif isinstance(node, ast.Import):
+                names = [a.name for a in node.names if a.name.startswith("edgeexport.")]
+            for name in names:
+                yield path, part, name.split(".")[1]
+
+
+def row(part):
+    return next(i for i, parts in enumerate(ROWS) if part in parts)
+
+
+def test_imports_run_one_way():
+    wrong = []
+    for path, part, imported in imports():
+        allowed = part == imported or row(imported) > row(part)
+        type_only = (part, imported) == ("catalog", "lower")  # for a type annotation
+        if not allowed and not type_only:
+            wrong.append(f"{path.relative_to(PACKAGE)} imports {imported}")
+    assert wrong == []
+
+
+def test_every_module_has_its_place():
+    parts = {p.relative_to(PACKAGE).parts[0].removesuffix(".py") for p in PACKAGE.rglob("*.py")} - {"__init__"}
+    assert parts == set().union(*ROWS)
+
+
+def test_runtime_and_checks_work_from_the_file_alone():
+    assert [(p.name, i) for p, part, i in imports() if part in FROM_THE_FILE_ALONE and i in NEVER_THERE] == []
+
+
+def test_public_names():
+    assert edgeexport.__all__ == [
+        "Dim", "EdgeExportError", "Finding", "Input", "Method", "Model", "Output", "Program", "Source", "Tolerance",
+        "UsageError", "Weights", "build", "check", "open",
+    ]  # fmt: skip
+    assert all(getattr(edgeexport, name) is not None for name in edgeexport.__all__)
+    assert callable(edgeexport.build) and callable(edgeexport.open) and callable(edgeexport.check)
+
+
+def test_help_and_models_import_no_torch():
+    for command in (["--help"], ["models"], ["models", "--json"], ["build", "--help"]):
+        code = f"import sys; sys.argv = ['edgeexport', *{command!r}]\nfrom edgeexport.cli.main import main\n"
+        code += "try:\n    main()\nfinally:\n    assert not {'torch', 'transformers', 'executorch'} & set(sys.modules)"
+        start = time.perf_counter()
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        # Half a second on an idle machine; the limit leaves room for a busy one.
+        assert time.perf_counter() - start < 2.0
+
+
+def test_no_function_is_too_long():
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                assert node.end_lineno - node.lineno <= 80, f"{path.name}: {node.name}"
