@@ -52,9 +52,15 @@ def _export(method: Method, strict: bool) -> ExportedProgram:
     inputs = method.draw(method.sizes(), outputs=_Anything(method))
     with torch.no_grad(), no_backend_guards():
         program = torch.export.export(
-            method.module, inputs, dynamic_shapes=dynamic_shapes(method), strict=strict, prefer_deferred_runtime_asserts_over_guards=False
+            method.module, inputs, dynamic_shapes=dynamic_shapes(method), strict=strict
         )
-        return program.run_decompositions({})
+        return program.run_decompositions(_functional_table())
+
+
+def _functional_table() -> dict:
+    """Functionalize and decompose nothing, but einsum: written as what it is, passes can work on it."""
+    einsum = torch.ops.aten.einsum.default
+    return {einsum: torch.export.default_decompositions()[einsum]}
 
 
 class _Anything:

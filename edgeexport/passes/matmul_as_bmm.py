@@ -1,4 +1,4 @@
-"""Writes a batched matmul of rank 4 and more as bmm, with one merged batch dimension."""
+"""Writes a batched matmul as bmm, with one merged batch dimension."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from edgeexport.rewrite import Editor, PassResult, aten, is_symbolic, product, s
 
 
 def matmul_as_bmm(program: ExportedProgram) -> PassResult:
-    """matmul(a [..., M, K], b [..., K, N]) with equal leading sizes, rank >= 4 → bmm over the merged leading sizes.
+    """matmul(a [..., M, K], b [..., K, N]) with equal leading sizes → bmm over the merged leading sizes.
 
     PyTorch's own decomposition expands both operands first; with a dynamic batch that expand is outside every
     delegate. It does not fire on broadcast operands, or when a merged operand would have two symbolic sizes.
@@ -17,7 +17,7 @@ def matmul_as_bmm(program: ExportedProgram) -> PassResult:
     for node in editor.nodes(aten.matmul.default):
         left, right = node.args
         a, b = shape_of(left), shape_of(right)
-        if len(a) < 4 or not same_shape(a[:-2], b[:-2]):
+        if len(a) < 3 or not same_shape(a[:-2], b[:-2]):
             continue
         merged = [(product(s[:-2]), *s[-2:]) for s in (a, b)]
         result = (*a[:-1], b[-1])

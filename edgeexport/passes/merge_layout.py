@@ -4,27 +4,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import sympy
 from torch.export import ExportedProgram
 from torch.fx import Node
 
+from edgeexport.passes.lower_rank import MAX_RANK
 from edgeexport.passes.simplify_layout import VIEWS, permutation
 from edgeexport.rewrite import Editor, PassResult, aten, is_symbolic, shape_of
 
 
 def merge_layout(program: ExportedProgram) -> PassResult:
-    """reshape/permute chains with two or more permutations → reshape, permute, reshape; or one reshape.
+    """reshape/permute chains with two or more permutations, or of rank above six → reshape, permute, reshape; or one reshape.
 
     The sizes of the chain's source are split into factors; a permutation reorders factors, a
     reshape groups them anew. What is left at the end is one reordering of the source's factors, often
     none: head and window splits, and the transposes around a convolution, undo one another.
 
-    It does not fire on a chain with one permutation, or where a reshape does not split into
+    It does not fire on another chain with one permutation, or where a reshape does not split into
     whole factors. A symbolic size stays one factor.
     """
     editor = Editor(program)
     for node in editor.nodes():
         chain = _chain(node)
-        if chain and sum(n.target is aten.permute.default for n in chain) > 1:
+        permutations = sum(n.target is aten.permute.default for n in chain)
+        if permutations > 1 or (permutations and max(len(shape_of(n)) for n in chain) > MAX_RANK):
             merged = _merge(editor, node, chain)
             if merged is not None:
                 editor.replace(node, merged)
@@ -55,9 +58,6 @@ class _Factor:
     def flat(self) -> list[_Factor]:
         return [leaf for part in self.parts for leaf in part.flat()] if self.parts else [self]
 
-    def split(self, first: int) -> None:
-        self.parts = [_Factor(first), _Factor(self.size // first)]
-
 
 def _merge(editor: Editor, node: Node, chain: list[Node]) -> Node | None:
     source = chain[0].args[0]
@@ -77,7 +77,7 @@ def _merge(editor: Editor, node: Node, chain: list[Node]) -> Node | None:
         return editor.reshape(source, shape_of(node), like=node)
     # Where every final dimension is one run, permute those: no reshape stands between the
     # permutation and a convolution, so that a backend in NHWC can fold it.
-    if all(len(_runs(before, dim)) == 1 for dim in after):
+    if all(len(_runs(before, dim)) == 1 for dim in after) and len(after) <= MAX_RANK:
         runs = after
     order = sorted(range(len(runs)), key=lambda i: before.index(runs[i][0]))
     shape = [_size(runs[i]) for i in order]
@@ -98,19 +98,22 @@ def _regroup(leaves: list[_Factor], shape: tuple) -> list[list[_Factor]] | None:
             if not leaves:
                 return None
             leaf = leaves.pop(0)
-            together = _size([*dim, leaf])
-            if not is_symbolic(together) and not is_symbolic(size) and together > size:
+            if not _divides(_size([*dim, leaf]), size):
                 have = _size(dim)
-                if size % have or leaf.size % (size // have):
+                if not _divides(have, size) or not _divides(size // have, leaf.size):
                     return None
-                leaf.split(size // have)
-                leaf, rest = leaf.parts
-                leaves.insert(0, rest)
-            elif not is_symbolic(size) and is_symbolic(leaf.size):
-                return None
+                leaf.parts = [_Factor(size // have), _Factor(leaf.size // (size // have))]
+                leaf, remaining = leaf.parts
+                leaves.insert(0, remaining)
             dim.append(leaf)
         dims.append(dim)
     return None if leaves else dims
+
+
+def _divides(part, whole) -> bool:
+    """Whether `part` is a factor of `whole` for every value of their symbols; asked without a guard."""
+    part, whole = (sympy.sympify(v.node.expr if is_symbolic(v) else v) for v in (part, whole))
+    return sympy.fraction(whole / part)[1] == 1
 
 
 def _is_one(factor: _Factor) -> bool:

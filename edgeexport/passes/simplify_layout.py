@@ -33,7 +33,7 @@ _TRANSPOSES = (aten.transpose.int, aten.t.default, aten.numpy_T.default)
 def simplify_layout(program: ExportedProgram) -> PassResult:
     """Cases:
 
-    - a copy, a cast to the same dtype, a whole slice, an expand, view or
+    - a copy (or a copy over something), a cast to the same dtype, a whole slice, an expand, view or
       permute to the same shape and order → its input;
     - unsqueeze, squeeze, flatten, view → reshape, where at most one size is
       symbolic (written -1, so that a backend can take it);
@@ -63,6 +63,9 @@ def _identity_of(node: Node) -> Node | None:
     if node.target in _COPIES:
         return None if node.target is aten.dropout.default and node.args[2] else source
     before, after = source.meta["val"], node.meta["val"]
+    if node.target is aten.copy.default:  # what `x[...] += y` leaves: the new value
+        new = node.args[1].meta["val"]
+        return node.args[1] if same_shape(new.shape, after.shape) and new.dtype == after.dtype else None
     if node.target in _CASTS:
         return source if before.dtype == after.dtype and before.device == after.device else None
     shaped = (aten.slice.Tensor, aten.expand.default, aten.repeat.default, aten.repeat_interleave.self_int, *VIEWS)

@@ -6,7 +6,8 @@ import contextlib
 import logging
 from collections.abc import Iterator
 
-from executorch.backends.xnnpack.partition.config import ALL_PARTITIONER_CONFIGS
+import torch
+from executorch.backends.xnnpack.partition.config import ALL_PARTITIONER_CONFIGS, generic_node_configs
 from executorch.backends.xnnpack.partition.config.generic_node_configs import SliceCopyConfig
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 
@@ -18,9 +19,11 @@ from edgeexport.passes.decompose_layer_norm import decompose_layer_norm
 from edgeexport.passes.fold_constants import fold_constants
 from edgeexport.passes.fold_transposes import folded_transposes
 from edgeexport.passes.infer_view_dimension import InferViewDimension
+from edgeexport.passes.lower_rank import MAX_RANK, lower_rank
 from edgeexport.passes.matmul_as_bmm import matmul_as_bmm
 from edgeexport.passes.max_pool3d_as_max_pool2d import max_pool3d_as_max_pool2d
 from edgeexport.passes.merge_layout import merge_layout
+from edgeexport.passes.scatter_as_cat import scatter_as_cat
 from edgeexport.passes.select_as_slice import select_as_slice
 from edgeexport.passes.simplify_layout import simplify_layout
 from edgeexport.passes.slice_early import slice_early
@@ -39,10 +42,12 @@ PASSES = (
     conv3d_as_conv2d,
     max_pool3d_as_max_pool2d,
     conv_transpose_as_linear,
+    scatter_as_cat,
     select_as_slice,
     split_linear,
     decompose_attention,
     matmul_as_bmm,
+    lower_rank,
     decompose_layer_norm,
     # drop work that nobody reads, and merge the layout changes that all this added
     slice_early,
@@ -64,6 +69,18 @@ def recipe(precision: str) -> EdgeRecipe:
     )
 
 
+class RankLimit:
+    """Mixed into every rule: refuses a node that reads or writes a tensor of more dimensions than XNNPACK has."""
+
+    def check_constraints(self, node, ep):
+        values = [n.meta.get("val") for n in (node, *node.all_input_nodes)]
+        rank = max((v.dim() for v in values if isinstance(v, torch.Tensor)), default=0)
+        if rank > MAX_RANK:
+            generic_node_configs.why(node, f"XNNPACK has tensors of up to {MAX_RANK} dimensions, this has {rank}")
+            return False
+        return super().check_constraints(node, ep)
+
+
 class StaticDimensionSliceConfig(SliceCopyConfig):
     """Takes a slice of a dynamic tensor where the sliced dimension is static.
 
@@ -81,11 +98,11 @@ class StaticDimensionSliceConfig(SliceCopyConfig):
 
 
 class DynamicPartitioner(XnnpackPartitioner):
-    """XNNPACK's partitioner with relaxed slices, its reasons kept (`reasons`, by node name), and less tracing."""
+    """XNNPACK's partitioner with relaxed slices, a limit of rank, its reasons kept (`reasons`, by node name), and less tracing."""
 
     def __init__(self):
-        relaxed = [StaticDimensionSliceConfig if c is SliceCopyConfig else c for c in ALL_PARTITIONER_CONFIGS]
-        super().__init__(configs=relaxed)
+        rules = [StaticDimensionSliceConfig if c is SliceCopyConfig else c for c in ALL_PARTITIONER_CONFIGS]
+        super().__init__(configs=[type(rule.__name__, (RankLimit, rule), {}) for rule in rules])
         self.reasons: dict[str, str] = {}
 
     def partition(self, exported_program):

@@ -150,3 +150,57 @@ def test_infer_view_dimension_keeps_a_dynamic_batch_in_one_delegate():
     without, with_pass = delegates([]), delegates([InferViewDimension()])
     assert without[1] > 0, "the failure without the pass: views stay outside"
     assert with_pass == (1, 0)
+
+
+def test_broadcasts_of_rank_eight_are_merged():
+    class RelativePosition(nn.Module):
+        def forward(self, a, b):
+            return a[:, :, :, :, None, :, None] + b[:, :, :, :, None, None, :] + 1.0
+
+    from edgeexport.passes.lower_rank import lower_rank
+
+    module, a, b = RelativePosition(), torch.randn(2, 3, 4, 5, 6), torch.randn(2, 3, 4, 5, 7)
+    program, changes = rewritten(captured(module, a, b), lower_rank)
+    adds = [n for n in program.graph.nodes if "add" in str(n.target)]
+    assert changes == 1 and len(adds[0].meta["val"].shape) <= 6
+    assert error(module, program, a, b) == 0.0
+
+
+def test_rank_six_is_left_alone():
+    class Add(nn.Module):
+        def forward(self, a):
+            return a + a.sum(0, keepdim=True)
+
+    from edgeexport.passes.lower_rank import lower_rank
+
+    assert rewritten(captured(Add(), torch.randn(1, 2, 3, 1, 2, 2)), lower_rank)[1] == 0
+
+
+@pytest.mark.parametrize("index", [slice(1, None), slice(0, 3), slice(1, 3), slice(-2, None), slice(None)])
+def test_updating_a_slice_becomes_a_concatenation(index):
+    class Update(nn.Module):
+        def forward(self, x):
+            y = x * 2.0
+            y[:, index] += 1.0
+            return y
+
+    from edgeexport.passes.scatter_as_cat import scatter_as_cat
+
+    module, x = Update(), torch.randn(2, 5, 3)
+    program, _ = rewritten(captured(module, x), scatter_as_cat)
+    assert "slice_scatter" not in operators(program)
+    assert error(module, program, x) == 0.0
+
+
+def test_a_symbolic_size_is_divided():
+    """[4, 6 * batch, 3] → back to the batch in front: as attention over rows of an image leaves it."""
+
+    class Rows(nn.Module):
+        def forward(self, x):
+            b = x.shape[0]
+            y = (x.permute(1, 0, 2, 3).reshape(4, b * 6, 3) * 2.0).softmax(-1)
+            return y.reshape(4, b, 6, 3).permute(1, 2, 0, 3).reshape(b, 3, 2, 12).permute(0, 2, 1, 3) + 1.0
+
+    module = Rows()
+    program, changes = rewritten(captured(module, torch.randn(2, 4, 6, 3), dynamic=BATCH), simplify_layout, merge_layout)
+    assert max(error(module, program, torch.randn(b, 4, 6, 3)) for b in (1, 2, 7, 16)) < 1e-6
