@@ -29,7 +29,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx, name):
         if name not in COMMANDS:
             return None
-        return getattr(importlib.import_module(f"edgeexport.cli.{name}"), "command")
+        return importlib.import_module(f"edgeexport.cli.{name}").command
 
     def format_commands(self, ctx, formatter):
         with formatter.section("Commands"):

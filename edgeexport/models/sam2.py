@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from edgeexport.inputs import Choice, Normal, OutputOf, Photo, Uniform
-from edgeexport.method import Dim, Input, Method, Model, Option, Output, Pipeline, Source, Tolerance, Weights
 from edgeexport import segmentation
-from edgeexport.weights import fit, pretrained_or_error, randomize, read_checkpoint, state_sha256, file_sha256
+from edgeexport.inputs import Choice, Normal, OutputOf, Photo, Uniform
+from edgeexport.method import Dim, Input, Method, Model, Output, Pipeline, Source, Tolerance, Weights
+from edgeexport.weights import file_sha256, fit, pretrained_or_error, randomize, read_checkpoint, state_sha256
 
 VARIANTS = {
     "sam2-tiny": {"summary": "SAM 2.1 Hiera tiny, promptable segmentation, 31 M parameters", "aliases": ("sam2",)},

@@ -1,0 +1,46 @@
+"""The real models, built once a session by the command a user types, or taken from EDGEEXPORT_ARTIFACTS/<model>."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def edgeexport(*arguments, check=True):
+    """Run the command line; its standard output."""
+    done = subprocess.run([sys.executable, "-m", "edgeexport", *map(str, arguments)], capture_output=True, text=True)
+    assert not check or done.returncode == 0, done.stderr + done.stdout
+    return done
+
+
+def built(tmp_path_factory, model, *options):
+    """The folder of an artifact with random weights."""
+    ready = Path(os.environ.get("EDGEEXPORT_ARTIFACTS", "/nonexistent")) / model
+    if ready.is_dir():
+        return ready
+    out = tmp_path_factory.mktemp("artifacts") / model
+    print(edgeexport("build", model, "--target", "xnnpack", "--weights", "random", "--out", out, *options).stdout)
+    return out
+
+
+@pytest.fixture(scope="session")
+def sam2(tmp_path_factory):
+    return built(tmp_path_factory, "sam2")
+
+
+@pytest.fixture(scope="session")
+def mvit(tmp_path_factory):
+    return built(tmp_path_factory, "mvit", "--batch", "1:16")
+
+
+@pytest.fixture(scope="session")
+def photo(tmp_path_factory):
+    """A photograph that scikit-image ships."""
+    from PIL import Image
+    from skimage import data
+
+    path = tmp_path_factory.mktemp("photos") / "coffee.jpg"
+    Image.fromarray(data.coffee()).save(path)
+    return path
