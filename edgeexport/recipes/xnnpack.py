@@ -23,6 +23,7 @@ from edgeexport.passes.lower_rank import MAX_RANK, lower_rank
 from edgeexport.passes.matmul_as_bmm import matmul_as_bmm
 from edgeexport.passes.max_pool3d_as_max_pool2d import max_pool3d_as_max_pool2d
 from edgeexport.passes.merge_layout import merge_layout
+from edgeexport.passes.merge_pointwise import merge_pointwise
 from edgeexport.passes.scatter_as_cat import scatter_as_cat
 from edgeexport.passes.select_as_slice import select_as_slice
 from edgeexport.passes.simplify_layout import simplify_layout
@@ -38,6 +39,7 @@ PASSES = (
     strip_assertions,
     simplify_layout,
     fold_constants,
+    merge_pointwise,
     # use operators that XNNPACK has
     conv3d_as_conv2d,
     max_pool3d_as_max_pool2d,

@@ -8,6 +8,7 @@ from torch import nn
 from edgeexport.passes.conv3d_as_conv2d import conv3d_as_conv2d
 from edgeexport.passes.conv_transpose_as_linear import conv_transpose_as_linear
 from edgeexport.passes.max_pool3d_as_max_pool2d import max_pool3d_as_max_pool2d
+from edgeexport.passes.merge_pointwise import merge_pointwise
 
 BATCH = {0: torch.export.Dim("b", min=1, max=16)}
 
@@ -105,3 +106,28 @@ def test_transposes_around_a_convolution_are_folded():
     assert left["stock"] == 4 and left["folded"] == 0
     answers = [Runtime.get().load_program(p.buffer).load_method("forward").execute([x])[0] for p in (stock, folded)]
     assert torch.allclose(answers[0], module(x), atol=1e-5) and torch.equal(answers[0], answers[1])
+
+
+class Pyramid(nn.Module):
+    def __init__(self, middle=16, shared=False, kernel=1, bias=True):
+        super().__init__()
+        self.widen = nn.Conv2d(4, middle, kernel, bias=bias)
+        self.narrow = nn.Conv2d(middle, 3, 1, bias=bias)
+        self.shared = shared
+
+    def forward(self, x):
+        wide = self.widen(x)
+        return (self.narrow(wide), wide) if self.shared else self.narrow(wide)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_pointwise_convolutions_are_merged(bias):
+    module = Pyramid(bias=bias)
+    program, changes = rewritten(captured(module, torch.randn(2, 4, 5, 5), dynamic=BATCH), merge_pointwise)
+    assert changes == 1 and operators(program)["conv2d"] == 1
+    assert max(error(module, program, torch.randn(b, 4, 5, 5)) for b in (1, 3)) < 1e-5
+
+
+@pytest.mark.parametrize("module", [Pyramid(middle=1), Pyramid(shared=True), Pyramid(kernel=3)], ids=["more work", "shared", "3 x 3"])
+def test_pointwise_convolutions_that_should_not_are_left_alone(module):
+    assert rewritten(captured(module, torch.randn(2, 4, 5, 5)), merge_pointwise)[1] == 0
