@@ -26,7 +26,6 @@ def test_every_finding_passed_within_the_limits(sam2):
     assert methods["encode_image"]["planned_memory_bytes"] <= 150e6
     assert methods["decode_masks"]["dims"][1]["verified"] == [1, 16]
     assert manifest["files"]["sam2-tiny.pte"]["size_bytes"] <= 1.2 * manifest["weights"]["size_bytes"]
-    assert manifest["timings"]["wall_s"] < 360, "on 2 cores a build takes less than 6 minutes"
     assert manifest["weights"]["source"] == "random" and manifest["weights"]["seed"] == 0
 
 

@@ -3,7 +3,6 @@
 import ast
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import edgeexport
@@ -78,14 +77,12 @@ def test_public_names():
 
 
 def test_help_and_models_import_no_torch():
+    """What makes them answer in a fraction of a second."""
     for command in (["--help"], ["models"], ["models", "--json"], ["build", "--help"]):
         code = f"import sys; sys.argv = ['edgeexport', *{command!r}]\nfrom edgeexport.cli.main import main\n"
         code += "try:\n    main()\nfinally:\n    assert not {'torch', 'transformers', 'executorch'} & set(sys.modules)"
-        start = time.perf_counter()
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
-        # Half a second on an idle machine; the limit leaves room for a busy one.
-        assert time.perf_counter() - start < 2.0
 
 
 def test_no_function_is_too_long():
