@@ -60,6 +60,9 @@ def open_artifact(path: str | Path) -> Artifact:
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ArtifactError(f"{file} is damaged ({error}). Build the artifact again.") from error
     validate_manifest(manifest, file)
+    for needed in (manifest["program"], GOLDEN):
+        if needed not in manifest["files"]:
+            raise ArtifactError(f"{file} records no hash of {needed}, so it cannot be trusted. Build the artifact again.")
     for name, recorded in manifest["files"].items():
         _verify(path / name, recorded)
     return Artifact(path, manifest)

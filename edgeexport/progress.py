@@ -9,10 +9,15 @@ from collections.abc import Callable, Iterator
 
 
 class Progress:
-    """Times named steps; `on_start(name)` and `on_end(name, seconds)` let a display follow."""
+    """Times named steps; `on_start(name)`, `on_end(name, seconds)` and `on_fail(name)` let a display follow."""
 
-    def __init__(self, on_start: Callable[[str], None] | None = None, on_end: Callable[[str, float], None] | None = None):
-        self._on_start, self._on_end = on_start, on_end
+    def __init__(
+        self,
+        on_start: Callable[[str], None] | None = None,
+        on_end: Callable[[str, float], None] | None = None,
+        on_fail: Callable[[str], None] | None = None,
+    ):
+        self._on_start, self._on_end, self._on_fail = on_start, on_end, on_fail
         self._begun = time.perf_counter()
         self.steps: list[tuple[str, float]] = []
 
@@ -21,7 +26,12 @@ class Progress:
         if self._on_start:
             self._on_start(name)
         start = time.perf_counter()
-        yield
+        try:
+            yield
+        except BaseException:
+            if self._on_fail:
+                self._on_fail(name)
+            raise
         seconds = time.perf_counter() - start
         self.steps.append((name, seconds))
         if self._on_end:

@@ -64,7 +64,10 @@ def read_checkpoint(path: str | os.PathLike) -> dict[str, torch.Tensor]:
     path = Path(path)
     if not path.is_file():
         raise WeightsError(f"There is no checkpoint file at {path}. Give a .safetensors, .pt or .pth file.")
-    content = _read_safetensors(path) if path.suffix == ".safetensors" else _read_torch(path)
+    try:
+        content = _read_safetensors(path) if path.suffix == ".safetensors" else _read_torch(path)
+    except OSError as error:
+        raise WeightsError(f"{path} cannot be read ({error.strerror or error}).") from error
     for key in ("state_dict", "model"):
         if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
             content = content[key]

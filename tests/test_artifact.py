@@ -53,6 +53,8 @@ def test_a_short_missing_or_foreign_file_is_refused(toy_copy, tmp_path):
         (lambda m: m.update(format=99), "format"),
         (lambda m: m["methods"][0]["inputs"][0].update(layout="channels_last"), "layout"),
         (lambda m: m["weights"].update(sha256="abc"), "sha256"),
+        (lambda m: m["files"].pop("toy.pte"), "records no hash of toy.pte"),
+        (lambda m: m.update(program="other.pte"), "records no hash of other.pte"),
     ],
 )
 def test_a_manifest_off_its_schema_is_refused_with_the_place(toy_copy, change, place):

@@ -37,7 +37,11 @@ def _live(console) -> Progress:
         live.pop().stop()
         console.print(f"  [green]done[/green] {name}: {seconds:.1f} s")
 
-    return Progress(start, end)
+    def fail(name: str) -> None:
+        live.pop().stop()
+        console.print(f"  [red]stopped[/red] {name}")
+
+    return Progress(start, end, fail)
 
 
 def print_json(value: Any) -> None:
