@@ -1,18 +1,14 @@
 """The real models, built once a session by the command a user types, or taken from EDGEEXPORT_ARTIFACTS/<model>."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent))
 
-def edgeexport(*arguments, check=True):
-    """Run the command line; its standard output."""
-    done = subprocess.run([sys.executable, "-m", "edgeexport", *map(str, arguments)], capture_output=True, text=True)
-    assert not check or done.returncode == 0, done.stderr + done.stdout
-    return done
+from command_line import edgeexport  # noqa: E402
 
 
 def built(tmp_path_factory, model, *options):

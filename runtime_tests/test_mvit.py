@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from conftest import edgeexport as command
+from command_line import edgeexport as command
 from PIL import Image
 
 import edgeexport
