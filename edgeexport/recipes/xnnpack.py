@@ -71,14 +71,20 @@ def recipe(precision: str) -> EdgeRecipe:
     )
 
 
-class RankLimit:
-    """Mixed into every rule: refuses a node that reads or writes a tensor of more dimensions than XNNPACK has."""
+class TensorLimits:
+    """Mixed into every rule: refuses what XNNPACK's tensors cannot be, and upstream's rules do not ask.
+
+    More than six dimensions; and an unsqueeze of two dynamic sizes, which is a reshape that would have to infer both.
+    """
 
     def check_constraints(self, node, ep):
         values = [n.meta.get("val") for n in (node, *node.all_input_nodes)]
         rank = max((v.dim() for v in values if isinstance(v, torch.Tensor)), default=0)
         if rank > MAX_RANK:
             generic_node_configs.why(node, f"XNNPACK has tensors of up to {MAX_RANK} dimensions, this has {rank}")
+            return False
+        if "unsqueeze" in self.target_name and sum(isinstance(s, torch.SymInt) for s in node.meta["val"].shape) > 1:
+            generic_node_configs.why(node, "XNNPACK's reshape infers one dimension, this has two dynamic ones")
             return False
         return super().check_constraints(node, ep)
 
@@ -100,11 +106,11 @@ class StaticDimensionSliceConfig(SliceCopyConfig):
 
 
 class DynamicPartitioner(XnnpackPartitioner):
-    """XNNPACK's partitioner with relaxed slices, a limit of rank, its reasons kept (`reasons`, by node name), and less tracing."""
+    """XNNPACK's partitioner with relaxed slices, limits on tensors, its reasons kept (`reasons`, by node name), and less tracing."""
 
     def __init__(self):
         rules = [StaticDimensionSliceConfig if c is SliceCopyConfig else c for c in ALL_PARTITIONER_CONFIGS]
-        super().__init__(configs=[type(rule.__name__, (RankLimit, rule), {}) for rule in rules])
+        super().__init__(configs=[type(rule.__name__, (TensorLimits, rule), {}) for rule in rules])
         self.reasons: dict[str, str] = {}
 
     def partition(self, exported_program):

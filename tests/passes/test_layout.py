@@ -204,3 +204,20 @@ def test_a_symbolic_size_is_divided():
     module = Rows()
     program, changes = rewritten(captured(module, torch.randn(2, 4, 6, 3), dynamic=BATCH), simplify_layout, merge_layout)
     assert max(error(module, program, torch.randn(b, 4, 6, 3)) for b in (1, 2, 7, 16)) < 1e-6
+
+
+def test_an_unsqueeze_of_two_dynamic_sizes_is_left_to_the_runtime(tmp_path):
+    """Upstream's partitioner takes it, and lowering then ends with an error."""
+    from executorch.runtime import Runtime
+
+    from edgeexport.recipes.xnnpack import recipe
+
+    class Labels(nn.Module):
+        def forward(self, x):
+            return (x * 2.0).unsqueeze(-1) - torch.tensor([1.0, 2.0])
+
+    dims = {0: torch.export.Dim("b", min=1, max=4), 1: torch.export.Dim("n", min=1, max=9)}
+    recipe("fp32").emit({"forward": captured(Labels(), torch.randn(2, 3), dynamic=dims)}, tmp_path / "p.pte")
+    x = torch.randn(3, 7)
+    answer = Runtime.get().load_program(tmp_path / "p.pte").load_method("forward").execute([x])[0]
+    assert torch.allclose(answer, Labels()(x))
