@@ -150,7 +150,7 @@ def _golden(methods: tuple[Method, ...], path: Path) -> tuple[dict, dict]:
     """Eager's answers to every case, in a file; the cases, and the outputs' shapes and dtypes, by method."""
     from safetensors.torch import save
 
-    from edgeexport.checks.numerics import case_inputs, first_answers
+    from edgeexport.checks.numerics import FirstAnswers, case_inputs
     from edgeexport.inputs import Photo, digest
 
     answers: dict[str, Any] = {}
@@ -164,7 +164,7 @@ def _golden(methods: tuple[Method, ...], path: Path) -> tuple[dict, dict]:
         cases[method.name] = []
         for index, (kind, size) in enumerate(kinds):
             case = {"id": str(index), "kind": kind, "sizes": size, "seed": 10 * index}
-            inputs = case_inputs(method.inputs, case, first_answers(answers))
+            inputs = case_inputs(method.inputs, case, FirstAnswers(answers))
             outputs = method.answer(*inputs)
             if len(outputs) != len(method.outputs):
                 raise UsageError(f"'{method.name}' returns {len(outputs)} tensors; {len(method.outputs)} outputs are declared.")

@@ -7,7 +7,7 @@ import gc
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -57,7 +57,6 @@ class EdgeRecipe:
     partitioner: Callable[[], ReasoningPartitioner]
     edge_passes: Callable[[], Sequence]
     around: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext
-    notes: Mapping[str, str] = field(default_factory=dict)
 
     def emit(self, programs: Mapping[str, ExportedProgram], path: Path) -> dict[str, Delegation]:
         """Lower `programs`, write them to `path`, and say per method what was delegated. Raises LoweringError."""

@@ -192,7 +192,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Option:
-    """One thing that a pipeline takes: `text`, `file` or `number`."""
+    """One thing that a pipeline takes: `text`, `number`, `file` (read) or `output` (written)."""
 
     name: str
     help: str

@@ -23,7 +23,7 @@ def _check_case(method: ProgramMethod, entry: dict, case: dict, golden: Mapping)
     tolerance = entry["tolerance"]
     limit = f"max abs <= {tolerance['max_abs_relative']:.0e} x range, SQNR >= {tolerance['min_sqnr_db']:.0f} dB"
     label = case_label(case)
-    inputs = case_inputs(method.inputs, case, first_answers(golden))
+    inputs = case_inputs(method.inputs, case, FirstAnswers(golden))
     if digest(inputs) != case["inputs_sha256"]:
         return Finding(
             "numerics", method.name, False, f"{label}: other inputs were drawn than at the build", limit,
@@ -77,7 +77,7 @@ def case_label(case: dict) -> str:
     return " ".join(part for part in (sizes, case["kind"]) if part)
 
 
-class first_answers(Mapping):
+class FirstAnswers(Mapping):
     """Golden answers of each method's first case, by `method/output`: what other methods' inputs come from."""
 
     def __init__(self, golden: Mapping):
