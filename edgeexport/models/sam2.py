@@ -40,7 +40,7 @@ def model(name: str) -> Model:
         name=name,
         summary=VARIANTS[name]["summary"],
         source=Source(
-            repository=f"facebook/{name.replace('sam2', 'sam2.1-hiera')}",
+            repository=_repository(name),
             revision="main",
             licence="Apache-2.0",
             paper="https://arxiv.org/abs/2408.00714",
@@ -52,6 +52,11 @@ def model(name: str) -> Model:
         pipeline=Pipeline(segmentation.OPTIONS, segmentation.run, "--image photo.jpg --point 320,240 --overlay mask.png"),
         prepare={"image_size": IMAGE_SIZE, "mean": _MEAN, "std": _STD, "resize": "bilinear, aspect ratio not kept"},
     )
+
+
+def _repository(name: str) -> str:
+    """Where Meta's released weights of a variant are."""
+    return f"facebook/{name.replace('sam2', 'sam2.1-hiera')}"
 
 
 def config(name: str):
@@ -82,7 +87,7 @@ def load(name: str, weights: Weights) -> tuple[nn.Module, Weights]:
     from transformers import Sam2Model
 
     if weights.source == "pretrained":
-        repository = f"facebook/{name.replace('sam2', 'sam2.1-hiera')}"
+        repository = _repository(name)
         loaded = pretrained_or_error(repository, lambda: Sam2Model.from_pretrained(repository))
         weights = weights.loaded(state_sha256(loaded), repository)
     else:
