@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
 from torch import nn
 
 from edgeexport.errors import WeightsError
+from edgeexport.method import Weights
 
 _SHOWN_KEYS = 3
 
@@ -134,3 +135,29 @@ def pretrained_or_error(origin: str, download):
             f"The pretrained weights of {origin} cannot be had ({_first_sentence(error)}). "
             "Give a checkpoint file with --weights PATH, or build with --weights random to test without them."
         ) from error
+
+
+def load_module(
+    weights: Weights,
+    build: Callable[[], nn.Module],
+    pretrained: Callable[[], nn.Module],
+    origin: str,
+    select: Callable[[Mapping[str, torch.Tensor]], Mapping[str, torch.Tensor]] = dict,
+) -> tuple[nn.Module, Weights]:
+    """A frozen module in eval mode with the weights asked for, and those weights with their sha256 and origin.
+
+    `build` makes the architecture, `pretrained` downloads the released model of `origin`, `select` takes out of a
+    checkpoint what the architecture has. Raises WeightsError.
+    """
+    if weights.source == "pretrained":
+        module = pretrained_or_error(origin, pretrained)
+        weights = weights.loaded(state_sha256(module), origin)
+    elif weights.source == "random":
+        module = build()
+        randomize(module, weights.seed)
+        weights = weights.loaded(state_sha256(module), f"random, seed {weights.seed}")
+    else:
+        module = build()
+        fit(module, select(read_checkpoint(weights.path)), weights.path)
+        weights = weights.loaded(file_sha256(weights.path), weights.path)
+    return module.eval().requires_grad_(False), weights

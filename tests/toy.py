@@ -5,7 +5,7 @@ from torch import nn
 
 from edgeexport.inputs import Photo
 from edgeexport.method import Dim, Input, Method, Model, Output, Source, Tolerance
-from edgeexport.weights import file_sha256, fit, pretrained_or_error, randomize, read_checkpoint, state_sha256
+from edgeexport.weights import load_module, randomize
 
 
 class Toy(nn.Module):
@@ -25,16 +25,12 @@ class Toy(nn.Module):
         return self.head(x.mean(1))
 
 
+def offline():
+    raise OSError("no network")
+
+
 def load(weights):
-    module = Toy()
-    if weights.source == "pretrained":
-        raise_offline = lambda: (_ for _ in ()).throw(OSError("no network"))  # noqa: E731
-        pretrained_or_error("toy", raise_offline)
-    if weights.source == "checkpoint":
-        fit(module, read_checkpoint(weights.path), weights.path)
-        return module.eval(), weights.loaded(file_sha256(weights.path), weights.path)
-    randomize(module, weights.seed)
-    return module.eval(), weights.loaded(state_sha256(module), f"random, seed {weights.seed}")
+    return load_module(weights, Toy, offline, "toy")
 
 
 def methods(module, dims):

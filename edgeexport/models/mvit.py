@@ -9,7 +9,7 @@ from torch import nn
 from edgeexport import video
 from edgeexport.inputs import Photo
 from edgeexport.method import Dim, Input, Method, Model, Output, Pipeline, Source, Tolerance, Weights
-from edgeexport.weights import file_sha256, fit, pretrained_or_error, randomize, read_checkpoint, state_sha256
+from edgeexport.weights import load_module
 
 VARIANTS = {
     "mvit-v1-b": {"summary": "MViT v1 base 16x4, video classification, 36.6 M parameters", "aliases": ("mvit",)},
@@ -50,21 +50,18 @@ def _labels() -> list[str]:
 
 def load(name: str, weights: Weights) -> tuple[nn.Module, Weights]:
     """The torchvision model with the weights asked for. Raises WeightsError."""
+    from edgeexport.torchvision_ops import ensure_torchvision
+
+    ensure_torchvision()
     from torchvision.models import get_model
 
     builder = name.replace("-", "_")
-    if weights.source == "pretrained":
-        loaded = pretrained_or_error(f"torchvision's {builder}", lambda: get_model(builder, weights="KINETICS400_V1"))
-        weights = weights.loaded(state_sha256(loaded), f"torchvision {builder} KINETICS400_V1")
-    else:
-        loaded = get_model(builder, weights=None)
-        if weights.source == "random":
-            randomize(loaded, weights.seed)
-            weights = weights.loaded(state_sha256(loaded), f"random, seed {weights.seed}")
-        else:
-            fit(loaded, read_checkpoint(weights.path), weights.path)
-            weights = weights.loaded(file_sha256(weights.path), weights.path)
-    return loaded.eval().requires_grad_(False), weights
+    return load_module(
+        weights,
+        lambda: get_model(builder, weights=None),
+        lambda: get_model(builder, weights="KINETICS400_V1"),
+        f"torchvision's {builder} KINETICS400_V1",
+    )
 
 
 def methods(loaded: nn.Module, dims: Mapping[str, Dim]) -> tuple[Method, ...]:

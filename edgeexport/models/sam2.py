@@ -12,7 +12,7 @@ from torch import nn
 from edgeexport import segmentation
 from edgeexport.inputs import Choice, Normal, OutputOf, Photo, Uniform
 from edgeexport.method import Dim, Input, Method, Model, Output, Pipeline, Source, Tolerance, Weights
-from edgeexport.weights import file_sha256, fit, pretrained_or_error, randomize, read_checkpoint, state_sha256
+from edgeexport.weights import load_module
 
 VARIANTS = {
     "sam2-tiny": {"summary": "SAM 2.1 Hiera tiny, promptable segmentation, 31 M parameters", "aliases": ("sam2",)},
@@ -86,20 +86,10 @@ def load(name: str, weights: Weights) -> tuple[nn.Module, Weights]:
     settings = config(name)
     from transformers import Sam2Model
 
-    if weights.source == "pretrained":
-        repository = _repository(name)
-        loaded = pretrained_or_error(repository, lambda: Sam2Model.from_pretrained(repository))
-        weights = weights.loaded(state_sha256(loaded), repository)
-    else:
-        loaded = Sam2Model(settings)
-        if weights.source == "random":
-            randomize(loaded, weights.seed)
-            weights = weights.loaded(state_sha256(loaded), f"random, seed {weights.seed}")
-        else:
-            tensors = read_checkpoint(weights.path)
-            fit(loaded, _image_only(tensors), weights.path)
-            weights = weights.loaded(file_sha256(weights.path), weights.path)
-    loaded = loaded.eval().requires_grad_(False)
+    repository = _repository(name)
+    loaded, weights = load_module(
+        weights, lambda: Sam2Model(settings), lambda: Sam2Model.from_pretrained(repository), repository, _image_only
+    )
     # Which of the four masks to show depends on data; the pipeline chooses, the program returns all of them.
     loaded.mask_decoder._dynamic_multimask_via_stability = lambda masks, scores: (masks, scores)
     return loaded, weights
