@@ -55,6 +55,7 @@ def build(
         with progress.step("load weights"):
             module, loaded = found.load(weights_asked)
             methods = found.methods(module, dims)
+            assets = _write_assets(found.assets(loaded), staging.folder)
         with progress.step("eager answers"):
             cases, shapes = _golden(methods, staging.folder / GOLDEN)
         programs, captured, reports = {}, {}, {}
@@ -76,7 +77,7 @@ def build(
             "weights": asdict(loaded) | {"size_bytes": _weight_bytes(methods)},
             "recipe": {"name": recipe.name, "precision": precision, "passes": [p.__name__ for p in passes]},
             "versions": _versions(),
-            "files": {name: record(staging.folder / name) for name in (program, GOLDEN)},
+            "files": {name: record(staging.folder / name) for name in (program, GOLDEN, *assets)},
             "methods": [
                 _method_json(m, captured[m.name], reports[m.name], delegation[m.name], cases[m.name], shapes[m.name], tolerance)
                 for m in methods
@@ -150,12 +151,13 @@ def _golden(methods: tuple[Method, ...], path: Path) -> tuple[dict, dict]:
     """Eager's answers to every case, in a file; the cases, and the outputs' shapes and dtypes, by method."""
     from safetensors.torch import save
 
-    from edgeexport.checks.numerics import FirstAnswers, case_inputs
+    from edgeexport.checks.numerics import GoldenAnswers, case_calls
     from edgeexport.inputs import Photo, digest
 
     answers: dict[str, Any] = {}
     cases: dict[str, list] = {}
     shapes: dict[str, list] = {}
+    by_name = {m.name: m for m in methods}
     for method in methods:
         sizes = method.cases()
         kinds = [("structured", s) for s in sizes]
@@ -163,17 +165,34 @@ def _golden(methods: tuple[Method, ...], path: Path) -> tuple[dict, dict]:
             kinds.append(("random", sizes[0]))
         cases[method.name] = []
         for index, (kind, size) in enumerate(kinds):
-            case = {"id": str(index), "kind": kind, "sizes": size, "seed": 10 * index}
-            inputs = case_inputs(method.inputs, case, FirstAnswers(answers))
+            case = {"id": str(index), "kind": kind, "sizes": size, "seed": 10 * index, "setup": _setup(method, size, 10 * index)}
+            before, inputs = case_calls(case, by_name, method, GoldenAnswers(answers))
+            if before:
+                by_name[method.setup.method].answer(*before)
             outputs = method.answer(*inputs)
             if len(outputs) != len(method.outputs):
                 raise UsageError(f"'{method.name}' returns {len(outputs)} tensors; {len(method.outputs)} outputs are declared.")
             for spec, tensor in zip(method.outputs, outputs):
                 answers[f"{method.name}/{index}/{spec.name}"] = tensor.contiguous().clone()
-            cases[method.name].append(case | {"inputs_sha256": digest(inputs)})
+            cases[method.name].append(case | {"inputs_sha256": digest((*before, *inputs))})
             shapes.setdefault(method.name, [(str(t.dtype).removeprefix("torch."), list(t.shape)) for t in outputs])
     path.write_bytes(save(answers))  # not save_file: its errors about a full disk are its own
     return cases, shapes
+
+
+def _setup(method: Method, sizes: Mapping[str, int], seed: int) -> dict | None:
+    """The call before a case that brings the state to where it starts, as manifest data."""
+    if method.setup is None:
+        return None
+    wanted = {theirs: sizes[ours] for theirs, ours in method.setup.sizes.items()}
+    return {"method": method.setup.method, "kind": "structured", "sizes": wanted, "seed": seed}
+
+
+def _write_assets(assets: Mapping[str, bytes], folder: Path) -> tuple[str, ...]:
+    """Write the model's files that an app needs beside the program; their names."""
+    for name, content in assets.items():
+        (folder / name).write_bytes(content)
+    return tuple(assets)
 
 
 def _capture(method: Method) -> Captured:
@@ -196,6 +215,7 @@ def _method_json(
         "inputs": [input_to_json(i) for i in method.inputs],
         "outputs": [asdict(o) | {"dtype": dtype, "shape_at_least": shape} for o, (dtype, shape) in zip(method.outputs, shapes)],
         "dims": [{"name": d.name, "asked": [d.min, d.max], "verified": None, "sizes": []} for d in method.dims],
+        "state": _state(captured),
         "capture": {"mode": captured.mode, "strict_failure": captured.strict_failure},
         "passes": [asdict(r) for r in reports],
         "delegation": asdict(delegation),
@@ -204,6 +224,13 @@ def _method_json(
         "tolerance": asdict(tolerance),
         "cases": cases,
     }
+
+
+def _state(captured: Captured) -> list[dict]:
+    """The buffers that a call changes and a later call sees, with the dtype and shape of each."""
+    program = captured.program
+    tensors = {name: program.state_dict.get(name, program.constants.get(name)) for name in program.graph_signature.buffers_to_mutate.values()}
+    return [{"name": n, "dtype": str(t.dtype).removeprefix("torch."), "shape": list(t.shape)} for n, t in sorted(tensors.items())]
 
 
 def _weight_bytes(methods: tuple[Method, ...]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 
 import torch
@@ -68,7 +69,7 @@ class _Anything:
 
     def __init__(self, method: Method):
         self._shapes = {
-            f"{i.sample.method}/{i.sample.output}": i.sized(method.sizes()) for i in method.inputs if hasattr(i.sample, "output")
+            f"{i.sample.method}/{i.sample.case}/{i.sample.output}": i.sized(method.sizes()) for i in method.inputs if hasattr(i.sample, "output")
         }
 
     def __getitem__(self, key: str) -> torch.Tensor:
@@ -76,9 +77,12 @@ class _Anything:
 
 
 def dynamic_shapes(method: Method) -> tuple:
-    """The declared dimensions as torch.export wants them: one entry an input, {axis: Dim}."""
+    """The declared dimensions as torch.export wants them: one entry an input, {axis: Dim}; those of *args nested."""
     dims = {d.name: torch.export.Dim(d.name, min=d.min, max=d.max) for d in method.dims if d.dynamic}
-    return tuple({axis: dims[s] for axis, s in enumerate(i.shape) if s in dims} for i in method.inputs)
+    entries = tuple({axis: dims[s] for axis, s in enumerate(i.shape) if s in dims} for i in method.inputs)
+    parameters = inspect.signature(method.module.forward).parameters.values()
+    single = sum(p.kind is not inspect.Parameter.VAR_POSITIONAL for p in parameters)
+    return entries if len(parameters) == single else (*entries[:single], entries[single:])
 
 
 def _check_ranges(method: Method, program: ExportedProgram) -> None:

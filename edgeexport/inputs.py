@@ -31,7 +31,7 @@ class Photo:
     mean: tuple[float, ...] = (0.485, 0.456, 0.406)
     std: tuple[float, ...] = (0.229, 0.224, 0.225)
 
-    def draw(self, shape, dtype, seed, outputs) -> torch.Tensor:
+    def draw(self, shape, dtype, seed, outputs, sizes) -> torch.Tensor:
         import torch
 
         frames = shape[2] if len(shape) == 5 else 1
@@ -73,7 +73,7 @@ class Uniform:
     low: float = 0.0
     high: float = 1.0
 
-    def draw(self, shape, dtype, seed, outputs) -> torch.Tensor:
+    def draw(self, shape, dtype, seed, outputs, sizes) -> torch.Tensor:
         import torch
 
         drawn = torch.rand(shape, generator=_generator(seed))
@@ -87,7 +87,7 @@ class Normal:
     kind: ClassVar[str] = "normal"
     std: float = 1.0
 
-    def draw(self, shape, dtype, seed, outputs) -> torch.Tensor:
+    def draw(self, shape, dtype, seed, outputs, sizes) -> torch.Tensor:
         import torch
 
         return (torch.randn(shape, generator=_generator(seed)) * self.std).to(dtype)
@@ -100,7 +100,7 @@ class Choice:
     kind: ClassVar[str] = "choice"
     values: tuple[float, ...] = (0, 1)
 
-    def draw(self, shape, dtype, seed, outputs) -> torch.Tensor:
+    def draw(self, shape, dtype, seed, outputs, sizes) -> torch.Tensor:
         import torch
 
         drawn = torch.randint(len(self.values), shape, generator=_generator(seed))
@@ -108,24 +108,71 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class OutputOf:
-    """What another method of the program answered to its own check input at its smallest size.
+class Tokens:
+    """Independent token ids, uniform in [low, high), as a tokenizer could give them."""
 
-    Where this input's batch is larger than that answer's, the answer is repeated.
+    kind: ClassVar[str] = "tokens"
+    low: int = 0
+    high: int = 1
+
+    def draw(self, shape, dtype, seed, outputs, sizes) -> torch.Tensor:
+        import torch
+
+        return torch.randint(self.low, self.high, shape, generator=_generator(seed)).to(dtype)
+
+
+@dataclass(frozen=True)
+class SizeOf:
+    """The size of a dimension of the case as a value: the position of a decoding step, say."""
+
+    kind: ClassVar[str] = "size_of"
+    dim: str = ""
+
+    def draw(self, shape, dtype, seed, outputs, sizes) -> torch.Tensor:
+        import torch
+
+        return torch.full(shape, sizes[self.dim], dtype=dtype)
+
+
+@dataclass(frozen=True)
+class Chirp:
+    """Sound with the spectrum of no one in particular: three tones that glide and swell, and a little noise; in -1..1."""
+
+    kind: ClassVar[str] = "chirp"
+    sampling_rate_hz: int = 16_000
+
+    def draw(self, shape, dtype, seed, outputs, sizes) -> torch.Tensor:
+        import torch
+
+        generator = _generator(seed)
+        time_s = torch.arange(shape[-1], dtype=torch.float64) / self.sampling_rate_hz
+        low_hz, swell_hz, phase = 100 + 900 * torch.rand(3, 3, 1, generator=generator, dtype=torch.float64)
+        tones = torch.sin(6.2832 * (low_hz + 40 * time_s) * time_s + phase) * (0.5 + 0.5 * torch.sin(swell_hz / 200 * time_s))
+        noise = torch.randn(shape, generator=generator, dtype=torch.float64)
+        return (0.25 * tones.sum(0).expand(shape) + 0.01 * noise).to(dtype).contiguous()
+
+
+@dataclass(frozen=True)
+class OutputOf:
+    """What another method of the program answered to its own check input: of its `first` case, the smallest, or its `last`.
+
+    Where this input's batch is larger than that answer's, the answer is repeated; where it is smaller, cut.
     """
 
     kind: ClassVar[str] = "output_of"
     method: str = ""
     output: str = ""
+    case: str = "first"
 
-    def draw(self, shape, dtype, seed, outputs) -> torch.Tensor:
-        answer = outputs[f"{self.method}/{self.output}"]
-        repeats = [wanted // have for wanted, have in zip(shape, answer.shape)]
-        return answer.repeat(repeats).to(dtype).contiguous()
+    def draw(self, shape, dtype, seed, outputs, sizes) -> torch.Tensor:
+        answer = outputs[f"{self.method}/{self.case}/{self.output}"]
+        repeats = [-(-wanted // have) for wanted, have in zip(shape, answer.shape)]
+        cut = tuple(slice(wanted) for wanted in shape)
+        return answer.repeat(repeats)[cut].to(dtype).contiguous()
 
 
-Sampler = Photo | Uniform | Normal | Choice | OutputOf
-SAMPLERS = {cls.kind: cls for cls in (Photo, Uniform, Normal, Choice, OutputOf)}
+Sampler = Photo | Uniform | Normal | Choice | Tokens | SizeOf | Chirp | OutputOf
+SAMPLERS = {cls.kind: cls for cls in (Photo, Uniform, Normal, Choice, Tokens, SizeOf, Chirp, OutputOf)}
 
 
 def sampler_to_json(sampler: Sampler) -> dict:

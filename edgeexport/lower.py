@@ -19,6 +19,7 @@ from torch.utils._sympy.numbers import int_oo
 
 from edgeexport.errors import LoweringError
 from edgeexport.guards import no_backend_guards
+from edgeexport.link import share_segments
 from edgeexport.rewrite import Pass
 
 
@@ -72,14 +73,24 @@ class EdgeRecipe:
                 )
                 _check_bounds(edge, programs)
                 delegation = {name: _delegation(edge, name, partitioners[name].reasons) for name in programs}
-                # Inputs are used where they are: planning a copy of each would double a clip or an image.
-                planning = MemoryPlanningPass(alloc_graph_input=False)
-                final = edge.to_executorch(ExecutorchBackendConfig(memory_planning_pass=planning))
+                final = edge.to_executorch(_memory_settings())
         except (RuntimeError, AssertionError, ValueError, TypeError, KeyError) as error:
             raise LoweringError(f"{self.name} refused the program ({type(error).__name__}: {error}).") from error
         with open(path, "wb") as file:
             final.write_to_file(file)
+        share_segments(path)
         return delegation
+
+
+def _memory_settings() -> ExecutorchBackendConfig:
+    """How memory is planned.
+
+    Inputs are used where they are: planning a copy of each would double a clip or an image. Buffers that calls change lie apart from
+    scratch memory, at the same place for every method: planned together, one method's scratch would overwrite
+    another's key-value cache. They are written in place, one position and not the whole cache a step.
+    """
+    planning = MemoryPlanningPass(alloc_graph_input=False, share_mutable_buffers=True)
+    return ExecutorchBackendConfig(memory_planning_pass=planning, run_reinplace_pass=True)
 
 
 @contextlib.contextmanager

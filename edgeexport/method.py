@@ -21,7 +21,10 @@ _PRIMES = (2, 3, 7, 13, 31, 61, 127, 251)
 
 @dataclass(frozen=True)
 class Dim:
-    """A named dimension that may vary from `min` to `max`, both included."""
+    """A named dimension that may vary from `min` to `max`, both included.
+
+    One that is in no shape is a value that an input takes (`inputs.SizeOf`), the position of a decoding step, and is checked like a size.
+    """
 
     name: str
     min: int = 1
@@ -102,12 +105,26 @@ class Tolerance:
 
 
 @dataclass(frozen=True)
+class Setup:
+    """The call that brings a method's state to where its check starts: `method`, each of its `sizes` taken from this dimension of the case.
+
+    A decoding step at position 5 is checked after a prefill of 5 tokens: Setup("prefill", {"tokens": "position"}).
+    """
+
+    method: str
+    sizes: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class Method:
     """One callable of the program.
 
     `module` is what is captured. `reference` answers like the original,
     untouched model; where a module was changed to be exportable the two differ,
     and checks compare the emitted file with `reference`.
+
+    A module that changes its buffers (a key-value cache) makes a method with state. Methods share the state of the buffers that
+    have the same names in their modules; `setup` says how a check gets to a defined state, and `reference` must follow it.
     """
 
     name: str
@@ -117,6 +134,7 @@ class Method:
     dims: tuple[Dim, ...] = ()
     reference: Callable[..., Any] | None = None
     planned_limit_bytes: int | None = None
+    setup: Setup | None = None
 
     def sizes(self) -> dict[str, int]:
         """The sizes that the example inputs have: an inner one, so that nothing is specialised to 0 or 1."""
@@ -148,7 +166,7 @@ def draw(spec: Input, sizes: Mapping[str, int], seed: int, outputs: Mapping) -> 
     """One check input: contiguous, of the declared dtype, repeatable for a seed."""
     import torch
 
-    return spec.sample.draw(spec.sized(sizes), getattr(torch, spec.dtype), seed, outputs)
+    return spec.sample.draw(spec.sized(sizes), getattr(torch, spec.dtype), seed, outputs, sizes)
 
 
 @dataclass(frozen=True)
@@ -215,7 +233,8 @@ class Pipeline:
 class Model:
     """What a file in `models/` offers; everything that is particular to a model is here.
 
-    `prepare` is what an app needs beside the program: normalisation, labels, sizes. It goes into the manifest.
+    `prepare` is what an app needs beside the program: normalisation, labels, sizes. It goes into the manifest. `assets` are files that
+    it needs, by name, with their content: a tokenizer. They go into the artifact.
     """
 
     name: str
@@ -225,6 +244,7 @@ class Model:
     methods: Callable[[torch.nn.Module, Mapping[str, Dim]], tuple[Method, ...]]
     dims: tuple[Dim, ...]
     tolerances: Mapping[str, Tolerance]
+    assets: Callable[[Weights], Mapping[str, bytes]] = lambda weights: {}
     pipeline: Pipeline | None = None
     prepare: Mapping[str, Any] = field(default_factory=dict)
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from edgeexport.artifact import Artifact, open_artifact
 from edgeexport.method import Finding
 
-CHECKS = ("loads", "operators", "numerics", "dynamic_bounds", "memory", "delegation")
+CHECKS = ("loads", "operators", "numerics", "dynamic_bounds", "state", "memory", "delegation")
 
 
 def run_checks(artifact: Artifact) -> tuple[list[Finding], int]:

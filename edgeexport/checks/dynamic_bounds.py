@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from edgeexport.checks.numerics import FirstAnswers
+from edgeexport.checks.numerics import GoldenAnswers
 from edgeexport.errors import InputError, RuntimeFault
 from edgeexport.method import Finding, draw
 from edgeexport.runtime.program import Program
@@ -12,7 +12,7 @@ from edgeexport.runtime.program import Program
 
 def check(program: Program) -> Iterator[Finding]:
     """One finding for each dynamic dimension of each method."""
-    outputs = FirstAnswers(program.artifact.golden())
+    outputs = GoldenAnswers(program.artifact.golden())
     for name in program.methods:
         method = program[name]
         for dim in method.dims.values():

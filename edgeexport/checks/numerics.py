@@ -16,20 +16,22 @@ def check(program: Program) -> Iterator[Finding]:
     golden = program.artifact.golden()
     for name, entry in program.artifact.methods.items():
         for case in entry["cases"]:
-            yield _check_case(program[name], entry, case, golden)
+            yield _check_case(program, program[name], entry, case, golden)
 
 
-def _check_case(method: ProgramMethod, entry: dict, case: dict, golden: Mapping) -> Finding:
+def _check_case(program: Program, method: ProgramMethod, entry: dict, case: dict, golden: Mapping) -> Finding:
     tolerance = entry["tolerance"]
     limit = f"max abs <= {tolerance['max_abs_relative']:.0e} x range, SQNR >= {tolerance['min_sqnr_db']:.0f} dB"
     label = case_label(case)
-    inputs = case_inputs(method.inputs, case, FirstAnswers(golden))
-    if digest(inputs) != case["inputs_sha256"]:
+    before, inputs = case_calls(case, program, method, GoldenAnswers(golden))
+    if digest((*before, *inputs)) != case["inputs_sha256"]:
         return Finding(
             "numerics", method.name, False, f"{label}: other inputs were drawn than at the build", limit,
             "The input generator differs between the two versions of edgeexport: build again, or check with the version in the manifest.",
         )  # fmt: skip
     try:
+        if before:
+            program[case["setup"]["method"]](*before)
         answers = method(*inputs)
     except RuntimeFault as error:
         return Finding("numerics", method.name, False, f"{label}: it does not run", limit, str(error))
@@ -62,8 +64,18 @@ def _finite(value: float) -> float | str:
     return value if abs(value) != float("inf") else "inf"
 
 
+def case_calls(case: dict, methods, method, outputs: Mapping) -> tuple[tuple, tuple]:
+    """The tensors of a case: those of the call that sets up the state (none without one), and those of the call itself.
+
+    `methods` gives a method by its name, `method` is the one of the case: of the catalogue or of a program.
+    """
+    setup = case["setup"]
+    before = case_inputs(methods[setup["method"]].inputs, setup, outputs) if setup else ()
+    return before, case_inputs(method.inputs, case, outputs)
+
+
 def case_inputs(inputs, case: dict, outputs: Mapping) -> tuple:
-    """The tensors of a case. `random` cases draw noise where photographs would be."""
+    """The tensors of one call. `random` cases draw noise where photographs would be."""
     specs = inputs
     if case["kind"] == "random":
         from dataclasses import replace
@@ -77,15 +89,16 @@ def case_label(case: dict) -> str:
     return " ".join(part for part in (sizes, case["kind"]) if part)
 
 
-class FirstAnswers(Mapping):
-    """Golden answers of each method's first case, by `method/output`: what other methods' inputs come from."""
+class GoldenAnswers(Mapping):
+    """Golden answers of a method's first or last case, by `method/first/output`: what other methods' inputs come from."""
 
     def __init__(self, golden: Mapping):
         self._golden = golden
 
     def __getitem__(self, key: str):
-        method, output = key.split("/")
-        return self._golden[f"{method}/0/{output}"]
+        method, which, output = key.split("/")
+        cases = (int(k.split("/")[1]) for k in self._golden if k.startswith(f"{method}/"))
+        return self._golden[f"{method}/{0 if which == 'first' else max(cases)}/{output}"]
 
     def __iter__(self):
         return iter(self._golden)

@@ -94,7 +94,7 @@ class ProgramMethod:
             raise RuntimeFault(f"'{self.name}' failed in the runtime ({error}).") from error
 
     def validate(self, tensors: Sequence[torch.Tensor]) -> None:
-        """Hold tensors against the manifest: count, dtype, rank, sizes, ranges of dynamic dimensions, layout.
+        """Hold tensors against the manifest: count, dtype, rank, sizes, ranges of dynamic dimensions and of whole numbers, layout.
 
         The runtime checks dtype, rank and the total of elements only; a channels_last tensor it
         accepts, and answers wrongly. Raises InputError.
@@ -113,11 +113,21 @@ class ProgramMethod:
                 raise InputError(f"{where} must have {len(spec.shape)} dimensions {list(spec.shape)}, not {list(tensor.shape)}.")
             for axis, (wanted, size) in enumerate(zip(spec.shape, tensor.shape)):
                 self._validate_size(where, spec, axis, wanted, size, sizes)
+            self._validate_values(where, spec, tensor)
             if not tensor.is_contiguous():
                 raise InputError(
                     f"{where} must be contiguous; its strides are {list(tensor.stride())} (an image permuted from HWC is channels_last): "
                     "call .contiguous() first. The runtime would accept it and answer wrongly."
                 )
+
+    @staticmethod
+    def _validate_values(where: str, spec, tensor: torch.Tensor) -> None:
+        """Whole numbers are indices or labels: one outside its range reads other memory, or nonsense."""
+        if spec.range is None or tensor.is_floating_point() or not tensor.numel():
+            return
+        least, most = (int(v) for v in torch.aminmax(tensor))
+        if least < spec.range[0] or most > spec.range[1]:
+            raise InputError(f"{where} holds {least if least < spec.range[0] else most}; it takes {spec.range[0]:g} to {spec.range[1]:g}.")
 
     def _validate_size(self, where: str, spec, axis: int, wanted, size: int, sizes: dict) -> None:
         if isinstance(wanted, int):

@@ -1,0 +1,48 @@
+"""Does the state of a program hold while other methods run, and does a new sequence start clean?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from edgeexport.checks.numerics import GoldenAnswers, case_calls, case_label
+from edgeexport.method import Finding
+from edgeexport.runtime.program import Program
+
+
+def check(program: Program) -> Iterator[Finding]:
+    """One finding for each method whose cases start from a state that another call sets up.
+
+    The case in the middle is run three times: straight; with every method that shares nothing with it called between setup
+    and call (planned into the same memory, a scratch buffer of one would overwrite the state); and once more
+    after the greatest case has filled the state. All three answers must have the same bits.
+    """
+    import torch
+
+    golden = GoldenAnswers(program.artifact.golden())
+    for name, entry in program.artifact.methods.items():
+        cases = entry["cases"]
+        if not cases[0]["setup"]:
+            continue
+        chosen = cases[len(cases) // 2]
+        setup, method = program[chosen["setup"]["method"]], program[name]
+        before, inputs = case_calls(chosen, program, method, golden)
+        fullest, last = case_calls(cases[-1], program, method, golden)
+
+        def answer(between=lambda: None, setup=setup, method=method, before=before, inputs=inputs):
+            setup(*before)
+            between()
+            return method(*inputs)
+
+        straight = answer()
+        others = [other for other, facts in program.artifact.methods.items() if not facts["state"]]
+        disturbed = answer(lambda: [program[other](*_first(program, other, golden)) for other in others])
+        setup(*fullest)
+        method(*last)
+        clean = answer()
+        held, fresh = (all(map(torch.equal, straight, again)) for again in (disturbed, clean))
+        measured = f"{case_label(chosen)}: {'holds' if held else 'LOST'} while {', '.join(others) or 'nothing else'} runs; a new start is {'clean' if fresh else 'NOT CLEAN'}"
+        yield Finding("state", name, held and fresh, measured, "the same bits each time", "", {"held": held, "clean": fresh})
+
+
+def _first(program: Program, name: str, golden) -> tuple:
+    return case_calls(program.artifact.methods[name]["cases"][0], program, program[name], golden)[1]

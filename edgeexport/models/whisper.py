@@ -1,0 +1,262 @@
+"""Whisper speech recognition: sound to features, features to cross-attention keys and values, tokens to logits with a cache."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from edgeexport import speech
+from edgeexport.cached_attention import KeyValueCache, Positions, attend, split_heads
+from edgeexport.inputs import Chirp, Choice, OutputOf, SizeOf, Tokens
+from edgeexport.method import Dim, Input, Method, Model, Output, Pipeline, Setup, Source, Tolerance, Weights
+from edgeexport.weights import load_module
+
+VARIANTS = {
+    "whisper-tiny": {"summary": "Whisper tiny, speech recognition in 99 languages, 38 M parameters", "aliases": ("whisper",)},
+    "whisper-tiny.en": {"summary": "Whisper tiny, speech recognition in English, 38 M parameters"},
+    "whisper-base": {"summary": "Whisper base, speech recognition in 99 languages, 73 M parameters"},
+    "whisper-small": {"summary": "Whisper small, speech recognition in 99 languages, 242 M parameters"},
+}
+
+SAMPLING_RATE_HZ = 16_000
+WINDOW_SAMPLES = 30 * SAMPLING_RATE_HZ
+MEL_BINS, FRAMES, AUDIO_POSITIONS = 80, 3000, 1500
+TEXT_POSITIONS = 448
+_FFT, _HOP = 400, 160
+
+_SIZES = {"tiny": (384, 4, 6), "base": (512, 6, 8), "small": (768, 12, 12)}  # width, layers a side, heads; table 1 of the paper
+
+# In the order of their token ids, which follow <|startoftranscript|>; "yue" came later, with another vocabulary.
+_LANGUAGES = (
+    "en zh de es ru ko fr ja pt tr pl ca nl ar sv it id hi fi vi he uk el ms cs ro da hu ta no th ur hr bg lt la mi ml cy sk te fa lv bn sr az sl "
+    "kn et mk br eu is hy ne mn bs kk sq sw gl mr pa si km sn yo so af oc ka be tg sd gu am yi lo uz fo ht ps tk nn mt sa lb my bo tl mg as tt haw "
+    "ln ha ba jw su"
+).split()
+
+
+def model(name: str) -> Model:
+    """The variant `name` of VARIANTS."""
+    return Model(
+        name=name,
+        summary=VARIANTS[name]["summary"],
+        source=Source(f"openai/{name}", "main", "Apache-2.0", "https://arxiv.org/abs/2212.04356"),
+        load=lambda weights: load(name, weights),
+        methods=methods,
+        dims=(Dim("batch", 1, 1),),
+        tolerances={"fp32": Tolerance(1e-4, 80.0, "float32 sums in another order, and logarithms of small sums; 2e-5 was measured")},
+        assets=lambda weights: _tokenizer(name, weights),
+        pipeline=Pipeline(speech.OPTIONS, speech.run, "--audio speech.wav"),
+        prepare=_prepare(name),
+    )
+
+
+def _prepare(name: str) -> dict:
+    """What decoding needs beside logits: token ids and rules, as in the generation configurations of the released models."""
+    from transformers.models.whisper.configuration_whisper import NON_SPEECH_TOKENS, NON_SPEECH_TOKENS_MULTI
+
+    multilingual = not name.endswith(".en")
+    end = 50257 if multilingual else 50256
+    start = end + 1
+    translate = start + 1 + len(_LANGUAGES)
+    special = {"translate": translate, "transcribe": translate + 1, "start_of_lm": translate + 2, "previous": translate + 3, "no_speech": translate + 4}
+    return {
+        "sampling_rate_hz": SAMPLING_RATE_HZ, "window_samples": WINDOW_SAMPLES, "text_positions": TEXT_POSITIONS,
+        "tokenizer": "tokenizer.json", "multilingual": multilingual, "end": end, "start": start, **special,
+        "no_timestamps": translate + 5, "timestamps": translate + 6, "seconds_a_timestamp": 0.02, "latest_first_timestamp": 50,
+        "languages": {code: start + 1 + index for index, code in enumerate(_LANGUAGES)} if multilingual else {},
+        "suppress": [*(NON_SPEECH_TOKENS_MULTI if multilingual else NON_SPEECH_TOKENS)], "suppress_first": [220, end],
+    }  # fmt: skip
+
+
+def _tokenizer(name: str, weights: Weights) -> dict[str, bytes]:
+    """tokenizer.json: beside a checkpoint, or of the released model; none with random weights, whose tokens mean nothing."""
+    if weights.source == "checkpoint":
+        beside = Path(weights.path).with_name("tokenizer.json")
+        return {beside.name: beside.read_bytes()} if beside.is_file() else {}
+    if weights.source == "pretrained":
+        from huggingface_hub import hf_hub_download
+
+        return {"tokenizer.json": Path(hf_hub_download(f"openai/{name}", "tokenizer.json")).read_bytes()}
+    return {}
+
+
+def config(name: str):
+    """The transformers configuration of a variant."""
+    from edgeexport.torchvision_ops import ensure_torchvision
+
+    ensure_torchvision()
+    from transformers import WhisperConfig
+
+    width, layers, heads = _SIZES[name.removeprefix("whisper-").removesuffix(".en")]
+    facts = _prepare(name)
+    return WhisperConfig(
+        vocab_size=facts["timestamps"] + 1501, d_model=width, encoder_layers=layers, decoder_layers=layers, encoder_attention_heads=heads,
+        decoder_attention_heads=heads, encoder_ffn_dim=4 * width, decoder_ffn_dim=4 * width, num_mel_bins=MEL_BINS,
+        max_source_positions=AUDIO_POSITIONS, max_target_positions=TEXT_POSITIONS, pad_token_id=facts["end"], bos_token_id=facts["end"],
+        eos_token_id=facts["end"], decoder_start_token_id=facts["start"],
+    )  # fmt: skip
+
+
+def load(name: str, weights: Weights) -> tuple[nn.Module, Weights]:
+    """The transformers model with the weights asked for. Raises WeightsError."""
+    settings = config(name)
+    from transformers import WhisperForConditionalGeneration
+
+    repository = f"openai/{name}"
+    return load_module(
+        weights, lambda: WhisperForConditionalGeneration(settings), lambda: WhisperForConditionalGeneration.from_pretrained(repository),
+        repository, _with_head,
+    )  # fmt: skip
+
+
+def _with_head(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """With the output head, which released checkpoints leave out: it is the embedding."""
+    embedding = "model.decoder.embed_tokens.weight"
+    return {"proj_out.weight": tensors[embedding], **tensors} if embedding in tensors else dict(tensors)
+
+
+def methods(loaded: nn.Module, dims: Mapping[str, Dim]) -> tuple[Method, ...]:
+    """log_mel, encode, prefill and decode_step."""
+    settings, batch = loaded.config, dims["batch"]
+    layers, heads, width = settings.decoder_layers, settings.decoder_attention_heads, settings.d_model // settings.decoder_attention_heads
+    samples = Dim("samples", 1, WINDOW_SAMPLES)
+    sound = Input("waveform", ("samples",), meaning="mono sound, 16 kHz, up to 30 s", unit="full scale", range=(-1.0, 1.0), sample=Chirp())
+    features = Input(
+        "features", ("batch", MEL_BINS, FRAMES), meaning="log-mel spectrogram of 30 s, from log_mel", range=(-2.0, 2.0), sample=OutputOf("log_mel", "features", "last")
+    )
+    cross = [(f"cross_{kind}_{layer}", f"{kind} of decoder layer {layer} for the sound") for kind in ("keys", "values") for layer in range(layers)]
+    sounds = tuple(Input(n, (1, heads, AUDIO_POSITIONS, width), meaning=m, sample=OutputOf("encode", n)) for n, m in cross)
+    decoder, original = Decoder(loaded), OriginalDecoder(loaded)
+    logits = (Output("logits", "one logit a token of the vocabulary, for what follows the last token given"),)
+    tokens = {"dtype": "int64", "range": (0, settings.vocab_size - 1), "sample": Tokens(0, settings.vocab_size)}
+    place = {"dtype": "int64", "unit": "tokens", "range": (0, TEXT_POSITIONS - 1)}
+    return (
+        Method("log_mel", LogMel(), (sound,), (Output("features", "log-mel spectrogram [1, 80, 3000] of the sound and silence up to 30 s"),), (samples,), reference=original_features),
+        Method("encode", Encoder(loaded), (features,), tuple(Output(n, m) for n, m in cross), (batch,)),
+        Method(
+            "prefill", decoder,
+            (Input("tokens", (1, "tokens"), meaning="token ids of the prompt", **tokens), Input("position", (1,), meaning="position of the first of them: 0 starts a new text", sample=Choice((0,)), **place), *sounds),
+            logits, (Dim("tokens", 1, TEXT_POSITIONS),), reference=original,
+        ),
+        Method(
+            "decode_step", decoder,
+            (Input("token", (1, 1), meaning="the token that was chosen last", **tokens), Input("position", (1,), meaning="its position", sample=SizeOf("position"), **place), *sounds),
+            logits, (Dim("position", 1, TEXT_POSITIONS - 1),), reference=original, setup=Setup("prefill", {"tokens": "position"}),
+        ),
+    )  # fmt: skip
+
+
+class LogMel(nn.Module):
+    """Sound [samples] at 16 kHz → features [1,80,3000], as transformers' WhisperFeatureExtractor computes them.
+
+    The short-time Fourier transform is a product with windowed cosines and sines. Frames of 400 samples every 160
+    overlap by halves of a hop, so they are put together from rows of 160 without a gather.
+    """
+
+    def __init__(self):
+        super().__init__()
+        turns = torch.outer(torch.arange(_FFT // 2 + 1), torch.arange(_FFT)).remainder(_FFT).double() / _FFT
+        angles = 2 * math.pi * turns
+        window = torch.hann_window(_FFT, dtype=torch.float64)
+        self.basis = nn.Buffer((torch.cat([angles.cos(), angles.sin()]) * window).float())  # [402,400]
+        self.filters = nn.Buffer(torch.from_numpy(_extractor().mel_filters).float().t().contiguous())  # [80,201]
+
+    def forward(self, waveform: torch.Tensor) -> torch.Tensor:
+        sound = F.pad(waveform, (0, WINDOW_SAMPLES - waveform.shape[0]))
+        left, right = sound[1 : _FFT // 2 + 1].flip(0), sound[-_FFT // 2 - 1 : -1].flip(0)  # frames are centred: mirrored at both ends
+        rows = torch.cat([left, sound, right])[: (FRAMES + 2) * _HOP].reshape(FRAMES + 2, _HOP)
+        frames = torch.cat([rows[:-2], rows[1:-1], rows[2:, : _FFT - 2 * _HOP]], dim=1)
+        spectrum = F.linear(frames, self.basis)
+        power = spectrum * spectrum
+        mel = F.linear(power[:, : _FFT // 2 + 1] + power[:, _FFT // 2 + 1 :], self.filters)
+        decades = mel.clamp(min=1e-10).log() * (1 / math.log(10))
+        floored = torch.maximum(decades, decades.amax() - 8.0)
+        return ((floored + 4.0) / 4.0).t().unsqueeze(0)
+
+
+def original_features(waveform: torch.Tensor) -> torch.Tensor:
+    """What transformers' feature extractor says."""
+    return _extractor()(waveform.numpy(), sampling_rate=SAMPLING_RATE_HZ, return_tensors="pt").input_features
+
+
+def _extractor():
+    from transformers import WhisperFeatureExtractor
+
+    return WhisperFeatureExtractor(feature_size=MEL_BINS)
+
+
+class Encoder(nn.Module):
+    """Features [B,80,3000] → keys, then values, of the cross-attention of every decoder layer, [B,H,1500,D] each.
+
+    They depend on the sound alone; transformers' exportable decoder computes them again at each token.
+    """
+
+    def __init__(self, loaded: nn.Module):
+        super().__init__()
+        self.encoder = loaded.model.encoder
+        self.cross = nn.ModuleList(layer.encoder_attn for layer in loaded.model.decoder.layers)
+
+    def forward(self, features: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        hidden = self.encoder(features).last_hidden_state
+        keys = [split_heads(a.k_proj(hidden), a.num_heads).contiguous() for a in self.cross]
+        values = [split_heads(a.v_proj(hidden), a.num_heads).contiguous() for a in self.cross]
+        return (*keys, *values)
+
+
+class Decoder(nn.Module):
+    """Tokens [1,N] from a position [1] on, and the sound's keys and values → logits [1,V] for what follows the last token.
+
+    prefill and decode_step are this module at N = the prompt's length and N = 1; they share the cache.
+    """
+
+    def __init__(self, loaded: nn.Module):
+        super().__init__()
+        decoder, settings = loaded.model.decoder, loaded.config
+        self.tokens, self.places = decoder.embed_tokens, decoder.embed_positions
+        self.layers, self.norm = decoder.layers, decoder.layer_norm
+        heads = settings.decoder_attention_heads
+        self.caches = nn.ModuleList(KeyValueCache(heads, TEXT_POSITIONS, settings.d_model // heads) for _ in self.layers)
+        self.positions = Positions(TEXT_POSITIONS)
+
+    def forward(self, tokens: torch.Tensor, position: torch.Tensor, *sound: torch.Tensor) -> torch.Tensor:
+        positions = self.positions(position, tokens.shape[1])
+        seen = self.positions.seen(positions)
+        x = F.embedding(tokens, self.tokens.weight) + F.embedding(positions, self.places.weight)
+        for layer, cache, keys, values in zip(self.layers, self.caches, sound, sound[len(self.layers) :]):
+            attention, heads = layer.self_attn, layer.self_attn.num_heads
+            y = layer.self_attn_layer_norm(x)
+            query = split_heads(attention.q_proj(y) * attention.scaling, heads)
+            past = cache.update(positions, split_heads(attention.k_proj(y), heads), split_heads(attention.v_proj(y), heads))
+            x = x + attention.out_proj(attend(query, *past, seen))
+            attention = layer.encoder_attn
+            query = split_heads(attention.q_proj(layer.encoder_attn_layer_norm(x)) * attention.scaling, heads)
+            x = x + attention.out_proj(attend(query, keys, values))
+            x = x + layer.fc2(layer.activation_fn(layer.fc1(layer.final_layer_norm(x))))
+        return F.linear(self.norm(x[:, -1]), self.tokens.weight)
+
+
+class OriginalDecoder:
+    """What transformers' decoder says to the whole text so far, with a cache of the sound only; it remembers the text, as the cache does."""
+
+    def __init__(self, loaded: nn.Module):
+        self.loaded = loaded
+        self.text: list[int] = []
+
+    def __call__(self, tokens: torch.Tensor, position: torch.Tensor, *sound: torch.Tensor) -> torch.Tensor:
+        from transformers.cache_utils import DynamicCache, EncoderDecoderCache
+
+        self.text = self.text[: int(position)] + tokens[0].tolist()
+        half = len(sound) // 2
+        cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
+        for layer, (keys, values) in enumerate(zip(sound[:half], sound[half:])):
+            cache.cross_attention_cache.update(keys, values, layer)
+            cache.is_updated[layer] = True
+        said = self.loaded.model.decoder(
+            input_ids=torch.tensor([self.text]), encoder_hidden_states=torch.zeros(1, AUDIO_POSITIONS, self.loaded.config.d_model), past_key_values=cache, use_cache=True
+        )
+        return self.loaded.proj_out(said.last_hidden_state[:, -1])
