@@ -61,7 +61,7 @@ def run(program, audio: str, language: str | None = None, task: str = "transcrib
     text = "".join(s["text"] for s in segments).strip() if tokenizer else None
     return {
         "audio": audio, "duration_s": len(sound) / facts["sampling_rate_hz"], "language": language, "segments": segments, "text": text,
-        "tokens": tokens if not tokenizer else len(tokens), "note": _note(program, tokenizer), "token_ids": tokens,
+        "token_ids": tokens, "note": _note(program, tokenizer),
     }  # fmt: skip
 
 

@@ -11,13 +11,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 from command_line import edgeexport  # noqa: E402
 
 
-def built(tmp_path_factory, model, *options):
-    """The folder of an artifact with random weights."""
+def built(tmp_path_factory, model, *options, weights="random"):
+    """The folder of an artifact."""
     ready = Path(os.environ.get("EDGEEXPORT_ARTIFACTS", "/nonexistent")) / model
     if ready.is_dir():
         return ready
     out = tmp_path_factory.mktemp("artifacts") / model
-    print(edgeexport("build", model, "--target", "xnnpack", "--weights", "random", "--out", out, *options).stdout)
+    print(edgeexport("build", model, "--target", "xnnpack", "--weights", weights, "--out", out, *options).stdout)
     return out
 
 
@@ -29,6 +29,14 @@ def sam2(tmp_path_factory):
 @pytest.fixture(scope="session")
 def mvit(tmp_path_factory):
     return built(tmp_path_factory, "mvit", "--batch", "1:16")
+
+
+@pytest.fixture(scope="session")
+def whisper(tmp_path_factory):
+    """Whisper tiny.en with its real weights."""
+    from clips import TINY_EN
+
+    return built(tmp_path_factory, "whisper-tiny.en", weights=TINY_EN)
 
 
 @pytest.fixture(scope="session")

@@ -64,10 +64,12 @@ def _option(option) -> click.Option:
 
 def _print(result: dict) -> None:
     for key, value in result.items():
-        if isinstance(value, list):
+        if isinstance(value, list) and value and isinstance(value[0], dict):
             click.echo(f"{key}:")
             for item in value:
-                click.echo("  " + ("  ".join(_short(v) for v in item.values()) if isinstance(item, dict) else _short(item)))
+                click.echo("  " + "  ".join(_short(v) for v in item.values()))
+        elif isinstance(value, list):
+            click.echo(f"{key}: {' '.join(map(_short, value))}")
         elif value is not None:
             click.echo(f"{key}: {_short(value)}")
 

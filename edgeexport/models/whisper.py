@@ -48,7 +48,7 @@ def model(name: str) -> Model:
         load=lambda weights: load(name, weights),
         methods=methods,
         dims=(Dim("batch", 1, 1),),
-        tolerances={"fp32": Tolerance(1e-4, 80.0, "float32 sums in another order, and logarithms of small sums; 2e-5 was measured")},
+        tolerances={"fp32": Tolerance(5e-4, 80.0, "released weights have outliers: eager itself is 8e-5 from float64 there, the file 1.6e-4 from eager")},
         assets=lambda weights: _tokenizer(name, weights),
         pipeline=Pipeline(speech.OPTIONS, speech.run, "--audio speech.wav"),
         prepare=_prepare(name),
