@@ -45,6 +45,24 @@ class Artifact:
 
         return load_file(self.path / GOLDEN)
 
+    def tokenizer(self):
+        """The tokenizer that the model's app needs (`prepare.tokenizer`), or None where the artifact was built without one."""
+        path = self.path / self.manifest["prepare"]["tokenizer"]
+        if path.name not in self.manifest["files"]:
+            return None
+        from tokenizers import Tokenizer
+
+        return Tokenizer.from_file(str(path))
+
+    @property
+    def text_note(self) -> str | None:
+        """What to know about text that this artifact says: that its weights are random, or that there is no tokenizer for it."""
+        if self.manifest["weights"]["source"] == "random":
+            return "RANDOM weights: the tokens mean nothing"
+        if self.manifest["prepare"]["tokenizer"] not in self.manifest["files"]:
+            return "the artifact has no tokenizer: token ids instead of text (put tokenizer.json beside the checkpoint and build again)"
+        return None
+
 
 def open_artifact(path: str | Path) -> Artifact:
     """Read and verify an artifact. Raises ArtifactError when it is none, is damaged, or has a changed byte.

@@ -27,13 +27,14 @@ def read_photo(path: str | Path):
         raise InputError(f"{path} is not an image that can be read ({error}).") from error
 
 
-def to_tensor(image, width: int, height: int, mean, std):
-    """A PIL image, resized (bilinear, antialiased) and normalised: float32 [1,3,height,width], contiguous."""
+def to_tensor(image, width: int, height: int, mean, std, resample=None):
+    """A PIL image, resized (bilinear, or by `resample` of PIL; antialiased) and normalised: float32 [1,3,height,width], contiguous."""
     import numpy as np
     import torch
     from PIL import Image
 
-    pixels = np.asarray(image.resize((width, height), Image.Resampling.BILINEAR), dtype=np.float32) / 255.0
+    resized = image.resize((width, height), Image.Resampling.BILINEAR if resample is None else resample)
+    pixels = np.asarray(resized, dtype=np.float32) / 255.0
     normalised = (pixels - np.asarray(mean, dtype=np.float32)) / np.asarray(std, dtype=np.float32)
     return torch.from_numpy(normalised).permute(2, 0, 1)[None].contiguous()
 

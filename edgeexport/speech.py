@@ -44,7 +44,7 @@ def run(program, audio: str, language: str | None = None, task: str = "transcrib
     facts = program.manifest["prepare"]
     _check_options(facts, language, task)
     sound = read_sound(audio, facts["sampling_rate_hz"])
-    tokenizer = _tokenizer(program)
+    tokenizer = program.artifact.tokenizer()
     segments, tokens, start = [], [], 0
     while start < len(sound):
         piece = sound[start : start + facts["window_samples"]]
@@ -61,7 +61,7 @@ def run(program, audio: str, language: str | None = None, task: str = "transcrib
     text = "".join(s["text"] for s in segments).strip() if tokenizer else None
     return {
         "audio": audio, "duration_s": len(sound) / facts["sampling_rate_hz"], "language": language, "segments": segments, "text": text,
-        "token_ids": tokens, "note": _note(program, tokenizer),
+        "token_ids": tokens, "note": program.artifact.text_note,
     }  # fmt: skip
 
 
@@ -75,24 +75,8 @@ def _check_options(facts: dict, language: str | None, task: str) -> None:
         raise InputError(f"--language '{language}' is none of the model's languages: {', '.join(facts['languages'])}.")
 
 
-def _tokenizer(program):
-    """The artifact's tokenizer, or None where it was built without one."""
-    path = program.artifact.path / program.manifest["prepare"]["tokenizer"]
-    if not path.is_file():
-        return None
-    from tokenizers import Tokenizer
-
-    return Tokenizer.from_file(str(path))
-
-
 def _text(tokenizer, ids: list[int]) -> str:
     return tokenizer.decode(ids, skip_special_tokens=True) if tokenizer else " ".join(map(str, ids))
-
-
-def _note(program, tokenizer) -> str | None:
-    if program.manifest["weights"]["source"] == "random":
-        return "RANDOM weights: the tokens mean nothing"
-    return None if tokenizer else "the artifact has no tokenizer: token ids instead of text (put tokenizer.json beside the checkpoint and build again)"
 
 
 def decode_window(program, piece, language: str | None, task: str) -> Window | None:

@@ -161,3 +161,16 @@ def load_module(
         fit(module, select(read_checkpoint(weights.path)), weights.path)
         weights = weights.loaded(file_sha256(weights.path), weights.path)
     return module.eval().requires_grad_(False), weights
+
+
+def tokenizer_file(weights: Weights, repository: str) -> dict[str, bytes]:
+    """tokenizer.json with its content: from beside a checkpoint, or of the released model; none with random weights, whose tokens mean nothing."""
+    if weights.source == "checkpoint":
+        beside = Path(weights.path).with_name("tokenizer.json")
+        return {beside.name: beside.read_bytes()} if beside.is_file() else {}
+    if weights.source == "pretrained":
+        from huggingface_hub import hf_hub_download
+
+        found = pretrained_or_error(repository, lambda: hf_hub_download(repository, "tokenizer.json"))
+        return {"tokenizer.json": Path(found).read_bytes()}
+    return {}

@@ -57,7 +57,7 @@ def _command(opened, pipeline) -> click.Command:
 def _option(option) -> click.Option:
     kind = {"number": int, "text": str, "file": click.Path(), "output": click.Path()}[option.kind]
     return click.Option(
-        [f"--{option.name}", option.name], type=kind, help=option.help, multiple=option.multiple,
+        [f"--{option.name}", option.name.replace("-", "_")], type=kind, help=option.help, multiple=option.multiple,
         required=option.required, default=() if option.multiple else option.default, show_default=option.default is not None,
     )  # fmt: skip
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 from edgeexport import speech
-from edgeexport.cached_attention import KeyValueCache, Positions, attend, split_heads
-from edgeexport.inputs import Chirp, Choice, OutputOf, SizeOf, Tokens
-from edgeexport.method import Dim, Input, Method, Model, Output, Pipeline, Setup, Source, Tolerance, Weights
-from edgeexport.weights import load_module
+from edgeexport.decoding import KeyValueCache, OriginalText, Positions, attend, cross_outputs, split_heads, text_methods
+from edgeexport.inputs import Chirp, OutputOf
+from edgeexport.method import Dim, Input, Method, Model, Output, Pipeline, Source, Tolerance, Weights
+from edgeexport.weights import load_module, tokenizer_file
 
 VARIANTS = {
     "whisper-tiny": {"summary": "Whisper tiny, speech recognition in 99 languages, 38 M parameters", "aliases": ("whisper",)},
@@ -49,7 +49,7 @@ def model(name: str) -> Model:
         methods=methods,
         dims=(Dim("batch", 1, 1),),
         tolerances={"fp32": Tolerance(5e-4, 80.0, "released weights have outliers: eager itself is 8e-5 from float64 there, the file 1.6e-4 from eager")},
-        assets=lambda weights: _tokenizer(name, weights),
+        assets=lambda weights: tokenizer_file(weights, f"openai/{name}"),
         pipeline=Pipeline(speech.OPTIONS, speech.run, "--audio speech.wav"),
         prepare=_prepare(name),
     )
@@ -71,18 +71,6 @@ def _prepare(name: str) -> dict:
         "languages": {code: start + 1 + index for index, code in enumerate(_LANGUAGES)} if multilingual else {},
         "suppress": [*(NON_SPEECH_TOKENS_MULTI if multilingual else NON_SPEECH_TOKENS)], "suppress_first": [220, end],
     }  # fmt: skip
-
-
-def _tokenizer(name: str, weights: Weights) -> dict[str, bytes]:
-    """tokenizer.json: beside a checkpoint, or of the released model; none with random weights, whose tokens mean nothing."""
-    if weights.source == "checkpoint":
-        beside = Path(weights.path).with_name("tokenizer.json")
-        return {beside.name: beside.read_bytes()} if beside.is_file() else {}
-    if weights.source == "pretrained":
-        from huggingface_hub import hf_hub_download
-
-        return {"tokenizer.json": Path(hf_hub_download(f"openai/{name}", "tokenizer.json")).read_bytes()}
-    return {}
 
 
 def config(name: str):
@@ -122,33 +110,19 @@ def _with_head(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 def methods(loaded: nn.Module, dims: Mapping[str, Dim]) -> tuple[Method, ...]:
     """log_mel, encode, prefill and decode_step."""
-    settings, batch = loaded.config, dims["batch"]
-    layers, heads, width = settings.decoder_layers, settings.decoder_attention_heads, settings.d_model // settings.decoder_attention_heads
-    samples = Dim("samples", 1, WINDOW_SAMPLES)
+    settings, heads = loaded.config, loaded.config.decoder_attention_heads
     sound = Input("waveform", ("samples",), meaning="mono sound, 16 kHz, up to 30 s", unit="full scale", range=(-1.0, 1.0), sample=Chirp())
+    mel = Output("features", "log-mel spectrogram [1, 80, 3000] of the sound, with silence after it up to 30 s")
     features = Input(
         "features", ("batch", MEL_BINS, FRAMES), meaning="log-mel spectrogram of 30 s, from log_mel", range=(-2.0, 2.0), sample=OutputOf("log_mel", "features", "last")
     )
-    cross = [(f"cross_{kind}_{layer}", f"{kind} of decoder layer {layer} for the sound") for kind in ("keys", "values") for layer in range(layers)]
-    sounds = tuple(Input(n, (1, heads, AUDIO_POSITIONS, width), meaning=m, sample=OutputOf("encode", n)) for n, m in cross)
-    decoder, original = Decoder(loaded), OriginalDecoder(loaded)
-    logits = (Output("logits", "one logit a token of the vocabulary, for what follows the last token given"),)
-    tokens = {"dtype": "int64", "range": (0, settings.vocab_size - 1), "sample": Tokens(0, settings.vocab_size)}
-    place = {"dtype": "int64", "unit": "tokens", "range": (0, TEXT_POSITIONS - 1)}
+    crossed = cross_outputs(settings.decoder_layers, "sound")
+    shape = (1, heads, AUDIO_POSITIONS, settings.d_model // heads)
     return (
-        Method("log_mel", LogMel(), (sound,), (Output("features", "log-mel spectrogram [1, 80, 3000] of the sound and silence up to 30 s"),), (samples,), reference=original_features),
-        Method("encode", Encoder(loaded), (features,), tuple(Output(n, m) for n, m in cross), (batch,)),
-        Method(
-            "prefill", decoder,
-            (Input("tokens", (1, "tokens"), meaning="token ids of the prompt", **tokens), Input("position", (1,), meaning="position of the first of them: 0 starts a new text", sample=Choice((0,)), **place), *sounds),
-            logits, (Dim("tokens", 1, TEXT_POSITIONS),), reference=original,
-        ),
-        Method(
-            "decode_step", decoder,
-            (Input("token", (1, 1), meaning="the token that was chosen last", **tokens), Input("position", (1,), meaning="its position", sample=SizeOf("position"), **place), *sounds),
-            logits, (Dim("position", 1, TEXT_POSITIONS - 1),), reference=original, setup=Setup("prefill", {"tokens": "position"}),
-        ),
-    )  # fmt: skip
+        Method("log_mel", LogMel(), (sound,), (mel,), (Dim("samples", 1, WINDOW_SAMPLES),), reference=original_features),
+        Method("encode", Encoder(loaded), (features,), crossed, (dims["batch"],)),
+        *text_methods(Decoder(loaded), OriginalText(partial(original_logits, loaded)), crossed, "encode", shape, settings.vocab_size, TEXT_POSITIONS),
+    )
 
 
 class LogMel(nn.Module):
@@ -240,23 +214,8 @@ class Decoder(nn.Module):
         return F.linear(self.norm(x[:, -1]), self.tokens.weight)
 
 
-class OriginalDecoder:
-    """What transformers' decoder says to the whole text so far, with a cache of the sound only; it remembers the text, as the cache does."""
-
-    def __init__(self, loaded: nn.Module):
-        self.loaded = loaded
-        self.text: list[int] = []
-
-    def __call__(self, tokens: torch.Tensor, position: torch.Tensor, *sound: torch.Tensor) -> torch.Tensor:
-        from transformers.cache_utils import DynamicCache, EncoderDecoderCache
-
-        self.text = self.text[: int(position)] + tokens[0].tolist()
-        half = len(sound) // 2
-        cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
-        for layer, (keys, values) in enumerate(zip(sound[:half], sound[half:])):
-            cache.cross_attention_cache.update(keys, values, layer)
-            cache.is_updated[layer] = True
-        said = self.loaded.model.decoder(
-            input_ids=torch.tensor([self.text]), encoder_hidden_states=torch.zeros(1, AUDIO_POSITIONS, self.loaded.config.d_model), past_key_values=cache, use_cache=True
-        )
-        return self.loaded.proj_out(said.last_hidden_state[:, -1])
+def original_logits(loaded: nn.Module, tokens: torch.Tensor, cache) -> torch.Tensor:
+    """What transformers' decoder says after `tokens`; the sound is in the cache."""
+    nothing = torch.zeros(1, AUDIO_POSITIONS, loaded.config.d_model)
+    said = loaded.model.decoder(input_ids=tokens, encoder_hidden_states=nothing, past_key_values=cache, use_cache=True)
+    return loaded.proj_out(said.last_hidden_state[:, -1])
