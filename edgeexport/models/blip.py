@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from edgeexport import captions
-from edgeexport.decoding import KeyValueCache, OriginalText, Positions, attend, cross_outputs, split_heads, text_methods
+from edgeexport.decoding import KeyValueCache, OriginalText, Positions, attend, cross_inputs, cross_outputs, crossed, split_heads, text_methods
 from edgeexport.inputs import Photo
 from edgeexport.method import Dim, Input, Method, Model, Pipeline, Source, Tolerance, Weights
 from edgeexport.weights import load_module, tokenizer_file
@@ -91,17 +91,17 @@ def methods(loaded: nn.Module, dims: Mapping[str, Dim]) -> tuple[Method, ...]:
         unit="standard deviations", range=(-2.0, 2.3), sample=Photo(_MEAN, _STD),
     )  # fmt: skip
     heads = text.num_attention_heads
-    crossed = cross_outputs(text.num_hidden_layers, "image")
-    shape = (1, heads, (vision.image_size // vision.patch_size) ** 2 + 1, text.hidden_size // heads)
+    layers, patches = text.num_hidden_layers, (vision.image_size // vision.patch_size) ** 2
+    about = cross_inputs(layers, "encode_image", heads, patches + 1, text.hidden_size // heads)
     decoder = Decoder(loaded)
     return (
-        Method("encode_image", Encoder(loaded), (image,), crossed, (dims["batch"],)),
-        *text_methods(decoder, OriginalText(partial(original_logits, loaded)), crossed, "encode_image", shape, text.vocab_size, decoder.positions.all.numel()),
+        Method("encode_image", Encoder(loaded), (image,), cross_outputs(layers, "image"), (dims["batch"],)),
+        *text_methods(decoder, OriginalText(partial(original_logits, loaded)), about, text.vocab_size, decoder.positions.all.numel()),
     )
 
 
 class Encoder(nn.Module):
-    """Image [B,3,S,S] → keys, then values, of the cross-attention of every text layer, [B,H,T,D] each."""
+    """Image [B,3,S,S] → keys [B*H,T,D], then values [B*H,D,T], of the cross-attention of every text layer."""
 
     def __init__(self, loaded: nn.Module):
         super().__init__()
@@ -110,9 +110,7 @@ class Encoder(nn.Module):
 
     def forward(self, image: torch.Tensor) -> tuple[torch.Tensor, ...]:
         hidden = self.vision(image).last_hidden_state
-        keys = [split_heads(a.key(hidden), a.num_attention_heads).contiguous() for a in self.cross]
-        values = [split_heads(a.value(hidden), a.num_attention_heads).contiguous() for a in self.cross]
-        return (*keys, *values)
+        return crossed(hidden, [a.key for a in self.cross], [a.value for a in self.cross], self.cross[0].num_attention_heads)
 
 
 class Decoder(nn.Module):
@@ -136,9 +134,9 @@ class Decoder(nn.Module):
         for layer, cache, keys, values in zip(self.layers, self.caches, image, image[len(self.layers) :]):
             attention, heads = layer.attention.self, layer.attention.self.num_attention_heads
             past = cache.update(positions, split_heads(attention.key(x), heads), split_heads(attention.value(x), heads))
-            x = layer.attention.output(attend(split_heads(attention.query(x) * self.scale, heads), *past, seen), x)
+            x = layer.attention.output(attend(split_heads(attention.query(x) * self.scale, heads), *past, heads, seen), x)
             query = split_heads(layer.crossattention.self.query(x) * self.scale, heads)
-            x = layer.crossattention.output(attend(query, keys, values), x)
+            x = layer.crossattention.output(attend(query, keys, values, heads), x)
             x = layer.feed_forward_chunk(x)
         return F.linear(self.head.transform(x[:, -1]), words, self.head.bias)
 

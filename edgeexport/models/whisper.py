@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from edgeexport import speech
-from edgeexport.decoding import KeyValueCache, OriginalText, Positions, attend, cross_outputs, split_heads, text_methods
+from edgeexport.decoding import KeyValueCache, OriginalText, Positions, attend, cross_inputs, cross_outputs, crossed, split_heads, text_methods
 from edgeexport.inputs import Chirp, OutputOf
 from edgeexport.method import Dim, Input, Method, Model, Output, Pipeline, Source, Tolerance, Weights
 from edgeexport.weights import load_module, tokenizer_file
@@ -116,12 +116,12 @@ def methods(loaded: nn.Module, dims: Mapping[str, Dim]) -> tuple[Method, ...]:
     features = Input(
         "features", ("batch", MEL_BINS, FRAMES), meaning="log-mel spectrogram of 30 s, from log_mel", range=(-2.0, 2.0), sample=OutputOf("log_mel", "features", "last")
     )
-    crossed = cross_outputs(settings.decoder_layers, "sound")
-    shape = (1, heads, AUDIO_POSITIONS, settings.d_model // heads)
+    layers = settings.decoder_layers
+    about = cross_inputs(layers, "encode", heads, AUDIO_POSITIONS, settings.d_model // heads)
     return (
         Method("log_mel", LogMel(), (sound,), (mel,), (Dim("samples", 1, WINDOW_SAMPLES),), reference=original_features),
-        Method("encode", Encoder(loaded), (features,), crossed, (dims["batch"],)),
-        *text_methods(Decoder(loaded), OriginalText(partial(original_logits, loaded)), crossed, "encode", shape, settings.vocab_size, TEXT_POSITIONS),
+        Method("encode", Encoder(loaded), (features,), cross_outputs(layers, "sound"), (dims["batch"],)),
+        *text_methods(Decoder(loaded), OriginalText(partial(original_logits, loaded)), about, settings.vocab_size, TEXT_POSITIONS),
     )
 
 
@@ -165,10 +165,7 @@ def _extractor():
 
 
 class Encoder(nn.Module):
-    """Features [B,80,3000] → keys, then values, of the cross-attention of every decoder layer, [B,H,1500,D] each.
-
-    They depend on the sound alone; transformers' exportable decoder computes them again at each token.
-    """
+    """Features [B,80,3000] → keys [B*H,1500,D], then values [B*H,D,1500], of the cross-attention of every decoder layer."""
 
     def __init__(self, loaded: nn.Module):
         super().__init__()
@@ -177,9 +174,7 @@ class Encoder(nn.Module):
 
     def forward(self, features: torch.Tensor) -> tuple[torch.Tensor, ...]:
         hidden = self.encoder(features).last_hidden_state
-        keys = [split_heads(a.k_proj(hidden), a.num_heads).contiguous() for a in self.cross]
-        values = [split_heads(a.v_proj(hidden), a.num_heads).contiguous() for a in self.cross]
-        return (*keys, *values)
+        return crossed(hidden, [a.k_proj for a in self.cross], [a.v_proj for a in self.cross], self.cross[0].num_heads)
 
 
 class Decoder(nn.Module):
@@ -206,10 +201,10 @@ class Decoder(nn.Module):
             y = layer.self_attn_layer_norm(x)
             query = split_heads(attention.q_proj(y) * attention.scaling, heads)
             past = cache.update(positions, split_heads(attention.k_proj(y), heads), split_heads(attention.v_proj(y), heads))
-            x = x + attention.out_proj(attend(query, *past, seen))
+            x = x + attention.out_proj(attend(query, *past, heads, seen))
             attention = layer.encoder_attn
             query = split_heads(attention.q_proj(layer.encoder_attn_layer_norm(x)) * attention.scaling, heads)
-            x = x + attention.out_proj(attend(query, keys, values))
+            x = x + attention.out_proj(attend(query, keys, values, heads))
             x = x + layer.fc2(layer.activation_fn(layer.fc1(layer.final_layer_norm(x))))
         return F.linear(self.norm(x[:, -1]), self.tokens.weight)
 

@@ -30,6 +30,7 @@ from edgeexport.passes.simplify_layout import simplify_layout
 from edgeexport.passes.slice_early import slice_early
 from edgeexport.passes.split_linear import split_linear
 from edgeexport.passes.strip_assertions import strip_assertions
+from edgeexport.passes.vector_bmm_as_left import vector_bmm_as_left
 
 SUMMARY = "ExecuTorch .pte on XNNPACK (Arm and x86 CPUs)"
 PRECISIONS = ("fp32",)
@@ -49,6 +50,7 @@ PASSES = (
     split_linear,
     decompose_attention,
     matmul_as_bmm,
+    vector_bmm_as_left,
     lower_rank,
     decompose_layer_norm,
     # drop work that nobody reads, and merge the layout changes that all this added
