@@ -40,6 +40,11 @@ def whisper(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def blip(tmp_path_factory):
+    return built(tmp_path_factory, "blip")
+
+
+@pytest.fixture(scope="session")
 def photo(tmp_path_factory):
     """A photograph that scikit-image ships."""
     from PIL import Image
