@@ -17,6 +17,7 @@ from edgeexport.passes.conv_transpose_as_linear import conv_transpose_as_linear
 from edgeexport.passes.decompose_attention import decompose_attention
 from edgeexport.passes.decompose_layer_norm import decompose_layer_norm
 from edgeexport.passes.fold_constants import fold_constants
+from edgeexport.passes.fold_scale import fold_scale
 from edgeexport.passes.fold_transposes import folded_transposes
 from edgeexport.passes.infer_view_dimension import InferViewDimension
 from edgeexport.passes.lower_rank import MAX_RANK, lower_rank
@@ -50,6 +51,7 @@ PASSES = (
     split_linear,
     decompose_attention,
     matmul_as_bmm,
+    fold_scale,
     vector_bmm_as_left,
     lower_rank,
     decompose_layer_norm,
