@@ -1,0 +1,2 @@
+OPTIONS=()
+run=None
