@@ -16,6 +16,7 @@ from edgeexport.passes.conv3d_as_conv2d import conv3d_as_conv2d
 from edgeexport.passes.conv_transpose_as_linear import conv_transpose_as_linear
 from edgeexport.passes.decompose_attention import decompose_attention
 from edgeexport.passes.decompose_layer_norm import decompose_layer_norm
+from edgeexport.passes.decompose_upsample import decompose_upsample
 from edgeexport.passes.fold_constants import fold_constants
 from edgeexport.passes.fold_transposes import folded_transposes
 from edgeexport.passes.infer_view_dimension import InferViewDimension
@@ -33,7 +34,7 @@ from edgeexport.passes.softmax_over_last import softmax_over_last
 from edgeexport.passes.split_as_slice import split_as_slice
 from edgeexport.passes.split_linear import split_linear
 from edgeexport.passes.strip_assertions import strip_assertions
-from edgeexport.passes.upsample_nearest_as_cat import upsample_nearest_as_cat
+from edgeexport.passes.upsample_late import upsample_late
 
 SUMMARY = "ExecuTorch .pte on XNNPACK (Arm and x86 CPUs)"
 PRECISIONS = ("fp32",)
@@ -44,6 +45,7 @@ PASSES = (
     simplify_layout,
     fold_constants,
     merge_pointwise,
+    upsample_late,
     # use operators that XNNPACK has
     conv3d_as_conv2d,
     max_pool3d_as_max_pool2d,
@@ -51,7 +53,7 @@ PASSES = (
     scatter_as_cat,
     select_as_slice,
     split_as_slice,
-    upsample_nearest_as_cat,
+    decompose_upsample,
     split_linear,
     decompose_attention,
     softmax_over_last,
