@@ -17,6 +17,7 @@ ROWS = [
     {"checks"},
     {"catalog"},
     {"models", "recipes"},
+    {"pose"},
     {"lower", "segmentation", "video"},
     {"capture", "passes", "runtime"},
     {"rewrite", "artifact", "compare", "weights", "images"},

@@ -64,7 +64,7 @@ def model(name: str) -> Model:
         load=lambda weights: load(name, weights),
         methods=methods,
         dims=(Dim("batch", 1, 16),),
-        tolerances={"fp32": Tolerance(1.4e-6, 100.0, "1e-3 pixels of 640 in float32 sums in another order, and convolutions with their norms folded in")},
+        tolerances={"fp32": Tolerance(1e-6, 110.0, "float32 sums in another order and norms folded into convolutions: 1e-3 of 1000 pixels; 2e-4 pixels were measured")},
         pipeline=Pipeline(pose.OPTIONS, pose.run, "--image photo.jpg --overlay people.png"),
         prepare={
             "image_size": IMAGE_SIZE, "resize": "bilinear without antialiasing, aspect ratio kept, centred", "padding": 114, "scale": "0 to 1",
@@ -98,15 +98,18 @@ def _pretrained(name: str) -> nn.Module:
 
 
 def _ultralytics(part: str):
-    """A module of Ultralytics. It may neither install packages by itself nor set threads for our other processes.
+    """A module of Ultralytics. Raises UsageError where the extra is missing.
 
-    Raises UsageError where the extra is missing.
+    On import it sets the threads of our other processes, and replaces `Image.open` and `torch.save`; all of that is undone. It may not
+    install packages by itself either.
     """
     import importlib
 
+    from PIL import Image
+
     os.environ.setdefault("YOLO_AUTOINSTALL", "false")
     os.environ.setdefault("YOLO_VERBOSE", "false")
-    threads = os.environ.get("OMP_NUM_THREADS")
+    threads, opened, saved = os.environ.get("OMP_NUM_THREADS"), Image.open, torch.save
     try:
         return importlib.import_module(f"ultralytics.{part}")
     except ImportError as error:
@@ -114,6 +117,7 @@ def _ultralytics(part: str):
             f"YOLO11 needs Ultralytics, which cannot be imported ({error}): pip install 'edgeexport[yolo]'. It is AGPL-3.0 licensed."
         ) from error
     finally:
+        Image.open, torch.save = opened, saved
         if threads is None:
             os.environ.pop("OMP_NUM_THREADS", None)
 
@@ -131,7 +135,9 @@ def _settle(loaded: nn.Module) -> None:
 def methods(loaded: nn.Module, dims: Mapping[str, Dim]) -> tuple[Method, ...]:
     """detect.
 
-    All 8400 candidates are returned, and not the best 300 that could be chosen in the graph: TOPK_COMMENT
+    All 8400 candidates are returned. Choosing the best 300 in the graph does not pay: topk and gather run outside
+    the delegate, and take 0.5 ms where a comparison with the threshold outside takes 0.04 and handing out all answers 0.4 (1
+    thread); and the best 300 before suppression are not the best 300 after it.
     """
     image = Input(
         "image", ("batch", 3, IMAGE_SIZE, IMAGE_SIZE), meaning="RGB, scaled to fit 640 x 640, padded with grey (114)",
