@@ -23,7 +23,7 @@ def read_photo(path: str | Path):
             return ImageOps.exif_transpose(image).convert("RGB")
     except Image.DecompressionBombError as error:
         raise InputError(f"{path} is too large ({error}). Scale it down first.") from error
-    except (OSError, SyntaxError, ValueError) as error:
+    except (OSError, SyntaxError, ValueError, ModuleNotFoundError) as error:  # the last from Ultralytics, which patches Image.open
         raise InputError(f"{path} is not an image that can be read ({error}).") from error
 
 
@@ -47,10 +47,33 @@ def write_png(image, path: str | Path) -> None:
         image.save(path, format="PNG")
 
 
+def caption_of(manifest: dict, said: str, random: str) -> str:
+    """What stands below an overlay: what made it, what it says, and the weights; `random` is what random ones make of it."""
+    weights = manifest["weights"]
+    source = f"RANDOM weights, seed {weights['seed']}: {random}" if weights["source"] == "random" else weights["origin"]
+    return f"{manifest['model']['name']} {manifest['target']} {manifest['precision']}, {said} ({source})"
+
+
+def with_caption(image, caption: str):
+    """The image with a black bar below it that holds the caption."""
+    from PIL import Image, ImageDraw, ImageFont
+
+    size = text_size(image)
+    canvas = Image.new("RGB", (image.width, image.height + 2 * size), "black")
+    canvas.paste(image, (0, 0))
+    ImageDraw.Draw(canvas).text((size // 2, image.height + size // 3), caption, fill="white", font=ImageFont.load_default(size))
+    return canvas
+
+
+def text_size(image) -> int:
+    """Height in pixels of text that can be read in an image of this width."""
+    return max(12, image.width // 45)
+
+
 def draw_overlay(photo, mask, points, labels, caption: str):
     """The photo with a mask [H,W] of bool tinted and outlined, prompts drawn, and a caption below."""
     import numpy as np
-    from PIL import Image, ImageDraw, ImageFont
+    from PIL import Image, ImageDraw
 
     pixels = np.asarray(photo).astype(np.float32)
     tint = np.array([30.0, 144.0, 255.0], dtype=np.float32)
@@ -58,11 +81,9 @@ def draw_overlay(photo, mask, points, labels, caption: str):
     inner = mask.copy()
     inner[1:-1, 1:-1] = mask[1:-1, 1:-1] & mask[:-2, 1:-1] & mask[2:, 1:-1] & mask[1:-1, :-2] & mask[1:-1, 2:]
     pixels[mask & ~inner] = 255.0
-    size = max(12, photo.width // 45)
-    bar = 2 * size
-    canvas = Image.new("RGB", (photo.width, photo.height + bar), "black")
-    canvas.paste(Image.fromarray(pixels.astype(np.uint8)), (0, 0))
-    draw = ImageDraw.Draw(canvas)
+    size = text_size(photo)
+    overlay = Image.fromarray(pixels.astype(np.uint8))
+    draw = ImageDraw.Draw(overlay)
     corners = [p for p, label in zip(points, labels) if label in (2, 3)]
     for start, end in zip(corners[::2], corners[1::2]):
         draw.rectangle([*start, *end], outline="yellow", width=max(2, size // 8))
@@ -71,5 +92,4 @@ def draw_overlay(photo, mask, points, labels, caption: str):
             radius = size // 2
             colour = "lime" if label == 1 else "red"
             draw.ellipse([x - radius, y - radius, x + radius, y + radius], fill=colour, outline="white", width=2)
-    draw.text((size // 2, photo.height + size // 3), caption, fill="white", font=ImageFont.load_default(size))
-    return canvas
+    return with_caption(overlay, caption)

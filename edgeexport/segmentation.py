@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from edgeexport.errors import InputError
-from edgeexport.images import draw_overlay, read_photo, to_tensor, write_png
+from edgeexport.images import caption_of, draw_overlay, read_photo, to_tensor, write_png
 from edgeexport.method import Option
 
 OPTIONS = (
@@ -32,7 +32,7 @@ def run(program, image: str, point=(), box=(), masks: str = "auto", mask: str | 
     points, labels = prompts(point, box, photo.size)
     logits, score, object_score = segment(program, photo, points, labels, masks)
     found = logits > 0
-    caption = _caption(program, score)
+    caption = caption_of(program.manifest, f"IoU score {score:.2f}", "the mask means nothing")
     if mask:
         write_png(Image.fromarray(found.astype(np.uint8) * 255), mask)
     if overlay:
@@ -106,10 +106,3 @@ def choose(logits, scores, multi: bool) -> int:
     inner, outer = ((logits[0] > d).sum().item() for d in (_STABILITY_DELTA, -_STABILITY_DELTA))
     stability = inner / outer if outer else 1.0
     return 0 if stability >= _STABILITY_LEAST else best
-
-
-def _caption(program, score: float) -> str:
-    manifest = program.manifest
-    weights = manifest["weights"]
-    source = f"RANDOM weights, seed {weights['seed']}: the mask means nothing" if weights["source"] == "random" else weights["origin"]
-    return f"{manifest['model']['name']} {manifest['target']} {manifest['precision']}, IoU score {score:.2f} ({source})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,38 +40,43 @@ def run(program, video: str, clips: int = 3) -> dict[str, Any]:
 
 
 def read_frames(path: Path, frames_per_second: float) -> list:
+    """All frames of `frames`, for what must see the whole video."""
+    return list(frames(path, frames_per_second))
+
+
+def frames(path: Path, frames_per_second: float) -> Iterator:
     """PIL frames: of a folder as they are, of a video at the given rate. Raises InputError, or UsageError without the extra."""
     if path.is_dir():
         files = sorted(f for f in path.iterdir() if f.suffix.lower() in _FRAME_SUFFIXES)
         if not files:
             raise InputError(f"{path} holds no frames ({', '.join(sorted(_FRAME_SUFFIXES))}).")
-        return [read_photo(f) for f in files]
+        return map(read_photo, files)
     if not path.is_file():
         raise InputError(f"There is no video file or folder of frames at {path}.")
     return _decode(path, frames_per_second)
 
 
-def _decode(path: Path, frames_per_second: float) -> list:
+def _decode(path: Path, frames_per_second: float) -> Iterator:
     try:
         import av
     except ImportError as error:
         raise UsageError("Reading video files needs PyAV: pip install 'edgeexport[video]'. A folder of frames needs nothing.") from error
-    frames: list = []
+    count = 0
     try:
         with av.open(str(path)) as container:
             if not container.streams.video:
                 raise InputError(f"{path} has no video in it.")
             for frame in container.decode(video=0):
                 # Repeat or drop frames so that they stand at the rate the model was trained with.
-                while frame.time is None or len(frames) <= frame.time * frames_per_second:
-                    frames.append(frame.to_image())
+                while frame.time is None or count <= frame.time * frames_per_second:
+                    count += 1
+                    yield frame.to_image()
                     if frame.time is None:
                         break
     except (av.error.FFmpegError, OSError, ValueError) as error:
         raise InputError(f"{path} is not a video that can be read ({error}).") from error
-    if not frames:
+    if not count:
         raise InputError(f"{path} has no frames.")
-    return frames
 
 
 def clip_starts(count: int, length: int, clips: int) -> list[int]:

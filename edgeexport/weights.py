@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import torch
@@ -22,19 +22,23 @@ def randomize(module: nn.Module, seed: int) -> None:
 
     Matrices and kernels are normal with variance 1 / fan-in, so that activations keep their scale through
     any depth; norms are near one, everything else (biases, embeddings, positions) small but not zero, so that no term of
-    the model is hidden from a numerics check. Running statistics keep their defaults.
+    the model is hidden from a numerics check. Running statistics are near their defaults, means 0 and variances 1.
     """
     generator = torch.Generator().manual_seed(seed)
-    norms = {id(m.weight) for m in module.modules() if isinstance(m, (nn.LayerNorm, nn.GroupNorm)) and m.weight is not None}
+    kinds = (nn.LayerNorm, nn.GroupNorm, nn.modules.batchnorm._BatchNorm)
+    norms = {id(m.weight) for m in module.modules() if isinstance(m, kinds) and m.weight is not None}
     linear = (nn.Linear, nn.modules.conv._ConvNd)
     kernels = {id(m.weight) for m in module.modules() if isinstance(m, linear)}
-    tensors = [*module.named_parameters(), *((n, b) for n, b in module.named_buffers() if "running_" not in n)]
     with torch.no_grad():
-        for _, tensor in tensors:
+        for name, tensor in (*module.named_parameters(), *module.named_buffers()):
             if not tensor.is_floating_point():
                 continue
             noise = torch.randn(tensor.shape, generator=generator)
-            if id(tensor) in norms:
+            if name.endswith("running_mean"):
+                tensor.copy_(0.1 * noise)
+            elif name.endswith("running_var"):
+                tensor.copy_((0.1 * noise).exp())
+            elif id(tensor) in norms:
                 tensor.copy_(1.0 + 0.1 * noise)
             elif id(tensor) in kernels:
                 tensor.copy_(noise / math.sqrt(tensor[0].numel()))
@@ -56,22 +60,30 @@ def file_sha256(path: str | os.PathLike) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def read_checkpoint(path: str | os.PathLike) -> dict[str, torch.Tensor]:
+class InertModule:
+    """What a module in a checkpoint is read as: its attributes. It has no method that a file could make run."""
+
+
+def read_checkpoint(path: str | os.PathLike, module_classes: Iterable[str] = ()) -> dict[str, torch.Tensor]:
     """The tensors of a `.safetensors` file or of a torch checkpoint without code in it.
 
-    A checkpoint that nests its tensors under `model` or `state_dict` is unwrapped. Raises WeightsError when the file
-    is missing, damaged, empty of tensors, or a pickle that would run code.
+    A checkpoint that nests its tensors under `ema`, `state_dict` or `model` is unwrapped. Some frameworks pickle
+    whole modules there: `module_classes` are the full names of the classes that may be met. None of them is imported; each is
+    read as an InertModule, and the tensors are taken out by name. Raises WeightsError when the
+    file is missing, damaged, empty of tensors, or a pickle that would run code.
     """
     path = Path(path)
     if not path.is_file():
         raise WeightsError(f"There is no checkpoint file at {path}. Give a .safetensors, .pt or .pth file.")
     try:
-        content = _read_safetensors(path) if path.suffix == ".safetensors" else _read_torch(path)
+        content = _read_safetensors(path) if path.suffix == ".safetensors" else _read_torch(path, module_classes)
     except OSError as error:
         raise WeightsError(f"{path} cannot be read ({error.strerror or error}).") from error
-    for key in ("state_dict", "model"):
-        if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
+    for key in ("ema", "state_dict", "model"):
+        if isinstance(content, Mapping) and isinstance(content.get(key), (Mapping, InertModule)):
             content = content[key]
+    if isinstance(content, InertModule):
+        content = dict(_named_tensors(content))
     tensors = {k: v for k, v in content.items() if isinstance(v, torch.Tensor)} if isinstance(content, Mapping) else {}
     if not tensors:
         raise WeightsError(f"{path} holds no tensors by name: it is not a state dict.")
@@ -88,11 +100,25 @@ def _read_safetensors(path: Path) -> dict[str, torch.Tensor]:
         raise WeightsError(f"{path} is damaged or not a safetensors file ({error}). Fetch or save it again.") from error
 
 
-def _read_torch(path: Path):
+def _named_tensors(module: InertModule, prefix: str = "", depth: int = 0) -> Iterator[tuple[str, torch.Tensor]]:
+    """What state_dict() of the module would hold, read from its attributes alone; nothing below 64 levels."""
+    facts = vars(module)
+    unsaved = facts.get("_non_persistent_buffers_set") or ()
+    for store in ("_parameters", "_buffers"):
+        for name, tensor in dict(facts.get(store) or {}).items():
+            if isinstance(tensor, torch.Tensor) and name not in unsaved:
+                yield f"{prefix}{name}", tensor.detach()
+    for name, child in dict(facts.get("_modules") or {}).items():
+        if isinstance(child, InertModule) and depth < 64:
+            yield from _named_tensors(child, f"{prefix}{name}.", depth + 1)
+
+
+def _read_torch(path: Path, module_classes: Iterable[str]):
     import pickle
 
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        with torch.serialization.safe_globals([(InertModule, name) for name in module_classes]):
+            return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         if "unsupported" in str(error).lower() or "blocked" in str(error).lower():
             raise WeightsError(
@@ -100,7 +126,7 @@ def _read_torch(path: Path):
                 f"({_first_sentence(error)}). Save the model's state_dict() with safetensors instead."
             ) from error
         raise WeightsError(f"{path} is damaged or not a checkpoint ({_first_sentence(error)}).") from error
-    except (RuntimeError, EOFError, ValueError, KeyError, AssertionError) as error:
+    except (RuntimeError, EOFError, ValueError, KeyError, AssertionError, TypeError, AttributeError, IndexError) as error:
         raise WeightsError(f"{path} is damaged or cut short ({_first_sentence(error)}). Fetch it again.") from error
 
 
@@ -143,11 +169,12 @@ def load_module(
     pretrained: Callable[[], nn.Module],
     origin: str,
     select: Callable[[Mapping[str, torch.Tensor]], Mapping[str, torch.Tensor]] = dict,
+    module_classes: Iterable[str] = (),
 ) -> tuple[nn.Module, Weights]:
     """A frozen module in eval mode with the weights asked for, and those weights with their sha256 and origin.
 
     `build` makes the architecture, `pretrained` downloads the released model of `origin`, `select` takes out of a
-    checkpoint what the architecture has. Raises WeightsError.
+    checkpoint what the architecture has, `module_classes` are what read_checkpoint may meet. Raises WeightsError.
     """
     if weights.source == "pretrained":
         module = pretrained_or_error(origin, pretrained)
@@ -158,7 +185,7 @@ def load_module(
         weights = weights.loaded(state_sha256(module), f"random, seed {weights.seed}")
     else:
         module = build()
-        fit(module, select(read_checkpoint(weights.path)), weights.path)
+        fit(module, select(read_checkpoint(weights.path, module_classes)), weights.path)
         weights = weights.loaded(file_sha256(weights.path), weights.path)
     return module.eval().requires_grad_(False), weights
 

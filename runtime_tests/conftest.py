@@ -45,6 +45,11 @@ def blip(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def yolo(tmp_path_factory):
+    return built(tmp_path_factory, "yolo11n-pose", "--batch", "1:16")
+
+
+@pytest.fixture(scope="session")
 def photo(tmp_path_factory):
     """A photograph that scikit-image ships."""
     from PIL import Image

@@ -17,6 +17,7 @@ ROWS = [
     {"checks"},
     {"catalog"},
     {"models", "recipes"},
+    {"pose"},
     {"lower", "segmentation", "video", "speech", "captions", "decoding"},
     {"capture", "passes", "runtime", "link"},
     {"rewrite", "artifact", "compare", "weights", "images", "audio"},

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from edgeexport.compare import METRICS, Comparison
 from edgeexport.errors import RuntimeFault
-from edgeexport.inputs import Normal, Photo, digest
+from edgeexport.inputs import Normal, Photo, Uniform, digest
 from edgeexport.method import Finding, draw
 from edgeexport.runtime.program import Program, ProgramMethod
 
@@ -75,12 +75,13 @@ def case_calls(case: dict, methods, method, outputs: Mapping) -> tuple[tuple, tu
 
 
 def case_inputs(inputs, case: dict, outputs: Mapping) -> tuple:
-    """The tensors of one call. `random` cases draw noise where photographs would be."""
+    """The tensors of one call. `random` cases draw noise where photographs would be, within the range that the input declares."""
     specs = inputs
     if case["kind"] == "random":
         from dataclasses import replace
 
-        specs = [replace(i, sample=Normal()) if isinstance(i.sample, Photo) else i for i in inputs]
+        noise = {i.name: Uniform(*i.range) if i.range else Normal() for i in inputs}
+        specs = [replace(i, sample=noise[i.name]) if isinstance(i.sample, Photo) else i for i in inputs]
     return tuple(draw(spec, case["sizes"], case["seed"] + index, outputs) for index, spec in enumerate(specs))
 
 

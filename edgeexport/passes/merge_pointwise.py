@@ -20,7 +20,7 @@ def merge_pointwise(program: ExportedProgram) -> PassResult:
     editor = Editor(program)
     for outer in editor.nodes(aten.conv2d.default):
         inner = outer.args[0]
-        if not (_pointwise(editor, outer) and _pointwise(editor, inner) and only_user(inner) is outer):
+        if not (is_pointwise(editor, outer) and is_pointwise(editor, inner) and only_user(inner) is outer):
             continue
         second, first = (editor.value(n.args[1]).flatten(1).double() for n in (outer, inner))
         (wide_out, middle), narrow_in = second.shape, first.shape[1]
@@ -35,7 +35,7 @@ def merge_pointwise(program: ExportedProgram) -> PassResult:
     return editor.finish()
 
 
-def _pointwise(editor: Editor, node: Node) -> bool:
+def is_pointwise(editor: Editor, node: Node) -> bool:
     """A 1 x 1 convolution in float32 with constant weights and default stride, padding, dilation and groups."""
     if node.target is not aten.conv2d.default or node.kwargs:
         return False

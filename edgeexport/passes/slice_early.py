@@ -37,7 +37,7 @@ def slice_early(program: ExportedProgram) -> PassResult:
 
 def _move(editor: Editor, node: Node) -> bool:
     """Replace the slices that are the only users of `node` by one slice before it."""
-    bounds = {_bounds(user) for user in node.users}
+    bounds = {slice_bounds(user) for user in node.users}
     if len(bounds) != 1 or None in bounds:
         return False
     dim, start, stop = bounds.pop()
@@ -50,7 +50,7 @@ def _move(editor: Editor, node: Node) -> bool:
     return True
 
 
-def _bounds(node: Node) -> tuple[int, int, int] | None:
+def slice_bounds(node: Node) -> tuple[int, int, int] | None:
     """(dim, start, stop) of a static, strictly smaller slice with step 1."""
     if node.target is not aten.slice.Tensor or (len(node.args) > 4 and node.args[4] != 1):
         return None

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import torch
 from executorch.backends.xnnpack.partition.config import ALL_PARTITIONER_CONFIGS, generic_node_configs
-from executorch.backends.xnnpack.partition.config.generic_node_configs import SliceCopyConfig
+from executorch.backends.xnnpack.partition.config.generic_node_configs import CatConfig, SliceCopyConfig
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 
 from edgeexport.lower import EdgeRecipe
@@ -16,6 +16,7 @@ from edgeexport.passes.conv3d_as_conv2d import conv3d_as_conv2d
 from edgeexport.passes.conv_transpose_as_linear import conv_transpose_as_linear
 from edgeexport.passes.decompose_attention import decompose_attention
 from edgeexport.passes.decompose_layer_norm import decompose_layer_norm
+from edgeexport.passes.decompose_upsample import decompose_upsample
 from edgeexport.passes.fold_constants import fold_constants
 from edgeexport.passes.fold_scale import fold_scale
 from edgeexport.passes.fold_transposes import folded_transposes
@@ -25,12 +26,16 @@ from edgeexport.passes.matmul_as_bmm import matmul_as_bmm
 from edgeexport.passes.max_pool3d_as_max_pool2d import max_pool3d_as_max_pool2d
 from edgeexport.passes.merge_layout import merge_layout
 from edgeexport.passes.merge_pointwise import merge_pointwise
+from edgeexport.passes.merge_slices import merge_slices
 from edgeexport.passes.scatter_as_cat import scatter_as_cat
 from edgeexport.passes.select_as_slice import select_as_slice
 from edgeexport.passes.simplify_layout import simplify_layout
 from edgeexport.passes.slice_early import slice_early
+from edgeexport.passes.softmax_over_last import softmax_over_last
+from edgeexport.passes.split_as_slice import split_as_slice
 from edgeexport.passes.split_linear import split_linear
 from edgeexport.passes.strip_assertions import strip_assertions
+from edgeexport.passes.upsample_late import upsample_late
 from edgeexport.passes.vector_bmm_as_left import vector_bmm_as_left
 
 SUMMARY = "ExecuTorch .pte on XNNPACK (Arm and x86 CPUs)"
@@ -42,14 +47,18 @@ PASSES = (
     simplify_layout,
     fold_constants,
     merge_pointwise,
+    upsample_late,
     # use operators that XNNPACK has
     conv3d_as_conv2d,
     max_pool3d_as_max_pool2d,
     conv_transpose_as_linear,
     scatter_as_cat,
     select_as_slice,
+    split_as_slice,
+    decompose_upsample,
     split_linear,
     decompose_attention,
+    softmax_over_last,
     matmul_as_bmm,
     fold_scale,
     vector_bmm_as_left,
@@ -57,6 +66,7 @@ PASSES = (
     decompose_layer_norm,
     # drop work that nobody reads, and merge the layout changes that all this added
     slice_early,
+    merge_slices,
     simplify_layout,
     merge_layout,
 )
@@ -109,11 +119,21 @@ class StaticDimensionSliceConfig(SliceCopyConfig):
         return isinstance(before, int) and isinstance(after, int) and after > 0
 
 
+class RepeatedCatConfig(CatConfig):
+    """Takes a concatenation of a tensor with itself. Upstream counts different tensors, and finds one."""
+
+    def check_constraints(self, node, ep):
+        return super().check_constraints(node, ep) or (self.check_common_constraints(node, ep) and len(node.args[0]) > 1)
+
+
+_RELAXED = {SliceCopyConfig: StaticDimensionSliceConfig, CatConfig: RepeatedCatConfig}
+
+
 class DynamicPartitioner(XnnpackPartitioner):
-    """XNNPACK's partitioner with relaxed slices, limits on tensors, its reasons kept (`reasons`, by node name), and less tracing."""
+    """XNNPACK's partitioner with relaxed slices and concatenations, limits on tensors, its reasons kept (`reasons`, by node name), and less tracing."""
 
     def __init__(self):
-        rules = [StaticDimensionSliceConfig if c is SliceCopyConfig else c for c in ALL_PARTITIONER_CONFIGS]
+        rules = [_RELAXED.get(c, c) for c in ALL_PARTITIONER_CONFIGS]
         super().__init__(configs=[type(rule.__name__, (TensorLimits, rule), {}) for rule in rules])
         self.reasons: dict[str, str] = {}
 
