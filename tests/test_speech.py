@@ -16,7 +16,11 @@ def processors(facts):
 
     ensure_torchvision()
     from transformers import GenerationConfig, LogitsProcessorList
-    from transformers.generation.logits_process import SuppressTokensAtBeginLogitsProcessor, SuppressTokensLogitsProcessor, WhisperTimeStampLogitsProcessor
+    from transformers.generation.logits_process import (
+        SuppressTokensAtBeginLogitsProcessor,
+        SuppressTokensLogitsProcessor,
+        WhisperTimeStampLogitsProcessor,
+    )
 
     settings = GenerationConfig(no_timestamps_token_id=facts["no_timestamps"], eos_token_id=facts["end"], max_initial_timestamp_index=50)
     return LogitsProcessorList([

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-import toy_text
 import torch
+import toy_text
 
 import edgeexport
 from edgeexport.captions import generate

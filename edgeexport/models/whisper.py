@@ -11,7 +11,17 @@ import torch.nn.functional as F
 from torch import nn
 
 from edgeexport import speech
-from edgeexport.decoding import KeyValueCache, OriginalText, Positions, attend, cross_inputs, cross_outputs, crossed, split_heads, text_methods
+from edgeexport.decoding import (
+    KeyValueCache,
+    OriginalText,
+    Positions,
+    attend,
+    cross_inputs,
+    cross_outputs,
+    crossed,
+    split_heads,
+    text_methods,
+)
 from edgeexport.inputs import Chirp, OutputOf
 from edgeexport.method import Dim, Input, Method, Model, Output, Pipeline, Source, Tolerance, Weights
 from edgeexport.weights import load_module, tokenizer_file
