@@ -45,45 +45,49 @@ def test_the_licence_is_in_the_manifest(yolo):
 
 
 def ultralytics_people(original, photo, confidence, iou, limit, monkeypatch):
-    """Ultralytics' own letterbox, model, suppression and scaling: boxes, scores, keypoints."""
-    from ultralytics.data.augment import LetterBox
+    """Ultralytics' own model, suppression and scaling: boxes, scores, keypoints. Its letterbox has a fast test of its own."""
     from ultralytics.utils import nms, ops
 
+    from edgeexport.pose import Fit
+
     monkeypatch.delitem(sys.modules, "torchvision", raising=False)
-    square = LetterBox((640, 640), auto=False)(image=np.asarray(photo))
     with torch.no_grad():
-        raw = original(torch.from_numpy(square).permute(2, 0, 1)[None].float() / 255)[0]
+        raw = original(Fit.of(photo.size, 640).letterbox(photo, 114)[None])[0]
     (found,) = nms.non_max_suppression(raw, confidence, iou, nc=1, max_det=limit)
     shape = (photo.height, photo.width)
     return ops.scale_boxes((640, 640), found[:, :4], shape), found[:, 4], ops.scale_coords((640, 640), found[:, 6:].reshape(-1, 17, 3), shape)
 
 
 def test_a_photo_gives_the_people_that_ultralytics_gives(yolo, photo, original, tmp_path, monkeypatch):
-    options = ["--image", photo, "--confidence", "0.5", "--iou", "0.3", "--limit", "20"]
+    options = ["--image", photo, "--confidence", "0.1", "--iou", "0.3", "--limit", "20"]
     done = command("run", yolo, *options, "--overlay", tmp_path / "o.png", "--save", tmp_path / "o.json", "--json")
     said = json.loads(done.stdout)
     assert json.loads((tmp_path / "o.json").read_text()) == said and "RANDOM" in said["caption"]
     assert Image.open(tmp_path / "o.png").width == 600
-    boxes, scores, keypoints = ultralytics_people(original, Image.open(photo).convert("RGB"), 0.5, 0.3, 20, monkeypatch)
-    assert len(said["people"]) == len(boxes) > 3
-    # OpenCV and PyTorch resize bytes up to one level apart, which random weights turn into up to a pixel.
+    boxes, scores, keypoints = ultralytics_people(original, Image.open(photo).convert("RGB"), 0.1, 0.3, 20, monkeypatch)
+    assert len(said["people"]) == len(boxes) == 20
+    same = 0
     for box, score, points in zip(boxes.numpy(), scores.tolist(), keypoints.numpy()):
         person = min(said["people"], key=lambda p: np.abs(np.array(p["box"]) - box).max())
-        assert np.abs(np.array(person["box"]) - box).max() < 1.0 and person["score"] == pytest.approx(score, abs=2e-3)
         found = np.array(list(person["keypoints"].values()))
-        assert np.abs(found[:, :2] - points[:, :2]).max() < 1.0 and np.abs(found[:, 2] - points[:, 2]).max() < 0.01
+        same += (
+            np.abs(np.array(person["box"]) - box).max() < 2e-3 and abs(person["score"] - score) < 1e-5
+            and np.abs(found[:, :2] - points[:, :2]).max() < 2e-3 and np.abs(found[:, 2] - points[:, 2]).max() < 1e-4
+        )  # fmt: skip
+    # Random weights score many overlapping candidates within 1e-6: which of two is kept may fall to rounding.
+    assert same >= 18
 
 
 def test_a_folder_of_frames_runs_in_one_batch(yolo, photo, tmp_path):
     whole = Image.open(photo)
     for index in range(5):
         whole.crop((20 * index, 10 * index, 20 * index + 333, 10 * index + 251)).save(tmp_path / f"{index}.png")
-    options = ["--confidence", "0.5", "--limit", "2", "--threads", "1", "--json"]
+    options = ["--confidence", "0.1", "--limit", "2", "--threads", "1", "--json"]
     together = json.loads(command("run", yolo, "--video", tmp_path, *options).stdout)
     alone = json.loads(command("run", yolo, "--image", tmp_path / "3.png", *options).stdout)
     assert together["frames"] == 5 and len(together["people"]) == 10
     for one, other in zip(alone["people"], [p for p in together["people"] if p["frame"] == 3]):
-        assert one["box"] == pytest.approx(other["box"], abs=2e-3)
+        assert one["box"] == pytest.approx(other["box"], abs=2e-3) and one["score"] == pytest.approx(other["score"], abs=1e-5)
 
 
 def test_odd_photos_run(yolo, tmp_path):
