@@ -22,19 +22,23 @@ def randomize(module: nn.Module, seed: int) -> None:
 
     Matrices and kernels are normal with variance 1 / fan-in, so that activations keep their scale through
     any depth; norms are near one, everything else (biases, embeddings, positions) small but not zero, so that no term of
-    the model is hidden from a numerics check. Running statistics keep their defaults.
+    the model is hidden from a numerics check. Running statistics are near their defaults, means 0 and variances 1.
     """
     generator = torch.Generator().manual_seed(seed)
-    norms = {id(m.weight) for m in module.modules() if isinstance(m, (nn.LayerNorm, nn.GroupNorm)) and m.weight is not None}
+    kinds = (nn.LayerNorm, nn.GroupNorm, nn.modules.batchnorm._BatchNorm)
+    norms = {id(m.weight) for m in module.modules() if isinstance(m, kinds) and m.weight is not None}
     linear = (nn.Linear, nn.modules.conv._ConvNd)
     kernels = {id(m.weight) for m in module.modules() if isinstance(m, linear)}
-    tensors = [*module.named_parameters(), *((n, b) for n, b in module.named_buffers() if "running_" not in n)]
     with torch.no_grad():
-        for _, tensor in tensors:
+        for name, tensor in (*module.named_parameters(), *module.named_buffers()):
             if not tensor.is_floating_point():
                 continue
             noise = torch.randn(tensor.shape, generator=generator)
-            if id(tensor) in norms:
+            if name.endswith("running_mean"):
+                tensor.copy_(0.1 * noise)
+            elif name.endswith("running_var"):
+                tensor.copy_((0.1 * noise).exp())
+            elif id(tensor) in norms:
                 tensor.copy_(1.0 + 0.1 * noise)
             elif id(tensor) in kernels:
                 tensor.copy_(noise / math.sqrt(tensor[0].numel()))

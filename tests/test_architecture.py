@@ -17,7 +17,7 @@ ROWS = [
     {"checks"},
     {"catalog"},
     {"models", "recipes"},
-    {"lower", "segmentation", "video"},
+    {"lower", "segmentation", "segmentation_methods", "video"},
     {"capture", "passes", "runtime"},
     {"rewrite", "artifact", "compare", "weights", "images"},
     {"method"},
