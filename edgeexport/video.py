@@ -1,4 +1,4 @@
-"""Video classification as a pipeline: a video file or a folder of frames to the best five classes by name."""
+"""Video classification as a pipeline: a video file or a folder of frames to the best classes, at most five, by name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FRAME_SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".webp"}
 
 
 def run(program, video: str, clips: int = 3) -> dict[str, Any]:
-    """Classify a video. Returns the five best classes with their probabilities. Raises InputError."""
+    """Classify a video. Returns the best classes, at most five, with their probabilities. Raises InputError."""
     import torch
 
     if clips < 1:
@@ -31,7 +31,7 @@ def run(program, video: str, clips: int = 3) -> dict[str, Any]:
     method = program["classify"]
     parts = batch.split(method.dims["batch"].max)
     probabilities = torch.cat([method(part.contiguous())[0] for part in parts]).softmax(-1).mean(0)
-    best = probabilities.topk(5)
+    best = probabilities.topk(min(5, len(probabilities)))
     top5 = [
         {"label": facts["labels"][index], "probability": value}
         for value, index in zip(best.values.tolist(), best.indices.tolist())

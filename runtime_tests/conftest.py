@@ -27,6 +27,11 @@ def sam2(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def edgetam(tmp_path_factory):
+    return built(tmp_path_factory, "edgetam")
+
+
+@pytest.fixture(scope="session")
 def mvit(tmp_path_factory):
     return built(tmp_path_factory, "mvit", "--batch", "1:16")
 

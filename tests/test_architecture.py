@@ -18,7 +18,7 @@ ROWS = [
     {"catalog"},
     {"models", "recipes"},
     {"pose"},
-    {"lower", "segmentation", "video", "speech", "captions", "decoding"},
+    {"lower", "segmentation", "video", "speech", "captions", "decoding", "segmentation_methods"},
     {"capture", "passes", "runtime", "link"},
     {"rewrite", "artifact", "compare", "weights", "images", "audio"},
     {"method"},

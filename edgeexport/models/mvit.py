@@ -66,9 +66,16 @@ def load(name: str, weights: Weights) -> tuple[nn.Module, Weights]:
 
 def methods(loaded: nn.Module, dims: Mapping[str, Dim]) -> tuple[Method, ...]:
     """classify."""
-    clip = Input(
-        "clip", ("batch", 3, FRAMES, SIZE, SIZE), meaning="RGB frames, oldest first, normalised with mean and std",
-        unit="standard deviations", range=(-2.0, 2.5), sample=Photo(_MEAN, _STD),
-    )  # fmt: skip
     logits = Output("logits", "one logit a Kinetics-400 class", "top5_overlap", 1.0)
+    return classify(loaded, dims, FRAMES, SIZE, _MEAN, _STD, logits)
+
+
+def classify(
+    loaded: nn.Module, dims: Mapping[str, Dim], frames: int, size: int, mean: tuple[float, ...], std: tuple[float, ...], logits: Output
+) -> tuple[Method, ...]:
+    """The method of any MViT that takes clips [B,3,frames,size,size]."""
+    clip = Input(
+        "clip", ("batch", 3, frames, size, size), meaning="RGB frames, oldest first, normalised with mean and std",
+        unit="standard deviations", range=(-2.0, 2.5), sample=Photo(mean, std),
+    )  # fmt: skip
     return (Method("classify", loaded, (clip,), (logits,), (dims["batch"],)),)

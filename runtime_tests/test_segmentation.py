@@ -1,4 +1,4 @@
-"""SAM 2 tiny at full size, from the emitted file: what the build promised, and the whole pipeline on a photograph."""
+"""SAM 2 tiny and EdgeTAM at full size, from the emitted file: what the build promised, and the whole pipeline on a photograph."""
 
 import json
 
@@ -11,21 +11,33 @@ from PIL import Image
 import edgeexport
 from edgeexport.errors import InputError
 
+PLANNED_BYTES = {"sam2": 150e6, "edgetam": 60e6}
+
+
+@pytest.fixture(scope="module", params=PLANNED_BYTES)
+def name(request):
+    return request.param
+
 
 @pytest.fixture(scope="module")
-def program(sam2):
-    return edgeexport.open(sam2)
+def artifact(name, request):
+    return request.getfixturevalue(name)
 
 
-def test_every_finding_passed_within_the_limits(sam2):
-    manifest = json.loads(command("show", sam2, "--json").stdout)
+@pytest.fixture(scope="module")
+def program(artifact):
+    return edgeexport.open(artifact)
+
+
+def test_every_finding_passed_within_the_limits(artifact, name):
+    manifest = json.loads(command("show", artifact, "--json").stdout)
     assert all(f["passed"] for f in manifest["findings"])
     relative = [v["max_abs_relative"] for f in manifest["findings"] if f["check"] == "numerics" for v in f["details"].values() if isinstance(v, dict) and "max_abs_relative" in v]
     assert len(relative) >= 24 and max(relative) <= 1e-3
     methods = {m["name"]: m for m in manifest["methods"]}
-    assert methods["encode_image"]["planned_memory_bytes"] <= 150e6
+    assert methods["encode_image"]["planned_memory_bytes"] <= PLANNED_BYTES[name]
     assert methods["decode_masks"]["dims"][1]["verified"] == [1, 16]
-    assert manifest["files"]["sam2-tiny.pte"]["size_bytes"] <= 1.2 * manifest["weights"]["size_bytes"]
+    assert manifest["files"][manifest["program"]]["size_bytes"] <= 1.2 * manifest["weights"]["size_bytes"]
     assert manifest["weights"]["source"] == "random" and manifest["weights"]["seed"] == 0
 
 
@@ -35,12 +47,12 @@ def test_delegation_is_as_good_as_it_was(program):
 
 
 @pytest.fixture(scope="module")
-def original():
+def original(name):
     """transformers' model with the same weights, with its own way of choosing masks."""
+    from edgeexport import catalog
     from edgeexport.method import Weights
-    from edgeexport.models import sam2
 
-    loaded = sam2.load("sam2-tiny", Weights("random", 0))[0]
+    loaded = catalog.model(name).load(Weights("random", 0))[0]
     del loaded.mask_decoder.__dict__["_dynamic_multimask_via_stability"]
     return loaded
 
@@ -53,8 +65,8 @@ def original():
         (["--box", "170,20,480,390"], [[170.0, 20.0], [480.0, 390.0]], [2, 3], False),
     ],
 )
-def test_a_photo_and_clicks_give_the_mask_that_transformers_gives(sam2, photo, original, tmp_path, options, points, labels, multi):
-    done = command("run", sam2, "--image", photo, *options, "--mask", tmp_path / "mask.png", "--overlay", tmp_path / "overlay.png", "--json")
+def test_a_photo_and_clicks_give_the_mask_that_transformers_gives(artifact, photo, original, tmp_path, options, points, labels, multi):
+    done = command("run", artifact, "--image", photo, *options, "--mask", tmp_path / "mask.png", "--overlay", tmp_path / "overlay.png", "--json")
     said = json.loads(done.stdout)
     mask = np.asarray(Image.open(tmp_path / "mask.png")) > 127
     assert mask.shape == (400, 600) and said["mask_pixels"] == mask.sum()
@@ -85,8 +97,8 @@ def test_one_point_too_many_is_refused(program):
         method(*features, torch.zeros(1, 17, 2), torch.zeros(1, 17, dtype=torch.int32), torch.zeros(1, 1, 256, 256), torch.zeros(1))
 
 
-def test_wrong_images_and_prompts_exit_with_2(sam2, photo, tmp_path):
+def test_wrong_images_and_prompts_exit_with_2(artifact, photo, tmp_path):
     (tmp_path / "not.jpg").write_bytes(b"x")
     for options in (["--image", tmp_path / "not.jpg", "--point", "1,1"], ["--image", photo], ["--image", photo, "--point", "9999,1"], ["--image", photo, "--pint", "1,1"]):
-        done = command("run", sam2, *options, check=False)
+        done = command("run", artifact, *options, check=False)
         assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
