@@ -3,8 +3,13 @@
 The weights in `runtime_tests/micro/blip.safetensors` were made by `scripts/train-micro blip`.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import torch
+
+from edgeexport.models import blip
+from edgeexport.weights import load_module
 
 SIZE = 16
 VOCAB = (
@@ -70,3 +75,28 @@ def decode(tokens) -> str:
         if token not in (START, PAD):
             words.append(VOCAB[int(token)])
     return " ".join(words)
+
+
+def tokenizer() -> bytes:
+    """VOCAB as a tokenizer.json: a word is a token."""
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import Whitespace
+
+    words = Tokenizer(WordLevel({word: index for index, word in enumerate(VOCAB)}, unk_token="[PAD]"))
+    words.pre_tokenizer = Whitespace()
+    return words.to_str().encode()
+
+
+def unreleased():
+    raise OSError("it was never released")
+
+
+MODEL = replace(
+    blip.model("blip-captioning-base"),
+    name="micro-blip",
+    summary="micro BLIP: which digit is on which side",
+    load=lambda weights: load_module(weights, build, unreleased, "micro BLIP", blip.with_head),
+    assets=lambda weights: {"tokenizer.json": tokenizer()},
+    prepare={"image_size": SIZE, "mean": [0.5] * 3, "std": [0.5] * 3, "tokenizer": "tokenizer.json", "text_positions": 16, "start": START, "end": END},
+)
