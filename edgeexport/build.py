@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from edgeexport.lower import Delegation
     from edgeexport.rewrite import PassReport
 
-PACKAGES = ("edgeexport", "torch", "torchvision", "executorch", "transformers", "torchao")
+PACKAGES = ("edgeexport", "torch", "torchvision", "executorch", "transformers", "torchao", "ultralytics", "timm")
 
 
 def build(
