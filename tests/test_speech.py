@@ -1,11 +1,12 @@
 """Whisper's decoding rules are transformers' own; windows are cut where a segment ends."""
 
+import numpy as np
 import pytest
 import torch
 
 from edgeexport.errors import InputError
 from edgeexport.models.whisper import _prepare
-from edgeexport.speech import _check_options, allowed, split_window
+from edgeexport.speech import _check_options, allowed, decode_window, split_window
 
 ENGLISH, MANY = _prepare("whisper-tiny.en"), _prepare("whisper-tiny")
 
@@ -77,3 +78,62 @@ def test_windows_are_cut_where_a_segment_ends(tokens, samples, segments, used):
 def test_options_that_cannot_be_met_are_refused(facts, language, task):
     with pytest.raises(InputError):
         _check_options(facts, language, task)
+
+
+class FakeProgram:
+    """Answers prompts with set logits, and writes down what it was asked."""
+
+    def __init__(self, facts, first, then):
+        self.manifest = {"prepare": facts}
+        self.asked, self.answers = [], [first, *then]
+
+    def __getitem__(self, name):
+        if name in ("log_mel", "encode"):
+            return lambda *tensors: tensors
+
+        def ask(tokens, position, *sound):
+            self.asked.append((name, tokens[0].tolist(), int(position)))
+            return (self.answers.pop(0)[None],)
+
+        return ask
+
+
+def likely(facts, *tokens, height=9.0):
+    logits = torch.zeros(facts["timestamps"] + 1501)
+    logits[list(tokens)] = height
+    return logits
+
+
+def test_a_multilingual_window_detects_the_language_and_asks_in_it():
+    facts = MANY
+    first, end = facts["timestamps"], facts["end"]
+    program = FakeProgram(facts, likely(facts, facts["languages"]["de"]), [likely(facts, first), likely(facts, 500), likely(facts, first + 50), likely(facts, end, height=30.0)])
+    window = decode_window(program, np.full(1600, 0.1, np.float32), None, "translate")
+    assert window.language == "de" and window.tokens == [first, 500, first + 50]
+    start = facts["start"]
+    assert program.asked == [
+        ("prefill", [start], 0), ("prefill", [facts["languages"]["de"], facts["translate"]], 1),
+        ("decode_step", [first], 3), ("decode_step", [500], 4), ("decode_step", [first + 50], 5),
+    ]  # fmt: skip
+
+
+def test_an_english_window_has_the_start_alone_as_its_prompt():
+    facts = ENGLISH
+    program = FakeProgram(facts, likely(facts, facts["timestamps"]), [likely(facts, 500), likely(facts, facts["end"], height=30.0)])
+    assert decode_window(program, np.full(1600, 0.1, np.float32), None, "transcribe").tokens == [facts["timestamps"], 500]
+    assert [a[:2] for a in program.asked] == [("prefill", [facts["start"]]), ("decode_step", [facts["timestamps"]]), ("decode_step", [500])]
+
+
+def test_a_window_that_the_model_takes_for_silence_has_no_text():
+    facts = ENGLISH
+    program = FakeProgram(facts, likely(facts, facts["no_speech"], height=30.0), [likely(facts, 500, height=0.0), likely(facts, facts["end"], height=20.0)])
+    assert decode_window(program, np.full(1600, 0.1, np.float32), None, "transcribe") is None
+    assert decode_window(program, np.zeros(1600, np.float32), None, "transcribe") is None
+
+
+def test_decoding_ends_with_the_last_position():
+    facts = ENGLISH
+    then = [likely(facts, 500) for _ in range(500)]
+    program = FakeProgram(facts, likely(facts, facts["timestamps"]), then)
+    window = decode_window(program, np.full(1600, 0.1, np.float32), None, "transcribe")
+    assert len(window.tokens) == facts["text_positions"] - 1 and program.asked[-1][2] == facts["text_positions"] - 2
