@@ -81,8 +81,9 @@ def dynamic_shapes(method: Method) -> tuple:
     dims = {d.name: torch.export.Dim(d.name, min=d.min, max=d.max) for d in method.dims if d.dynamic}
     entries = tuple({axis: dims[s] for axis, s in enumerate(i.shape) if s in dims} for i in method.inputs)
     parameters = inspect.signature(method.module.forward).parameters.values()
-    single = sum(p.kind is not inspect.Parameter.VAR_POSITIONAL for p in parameters)
-    return entries if len(parameters) == single else (*entries[:single], entries[single:])
+    named = sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
+    takes_more = any(p.kind is p.VAR_POSITIONAL for p in parameters) and len(entries) > named
+    return (*entries[:named], entries[named:]) if takes_more else entries
 
 
 def _check_ranges(method: Method, program: ExportedProgram) -> None:

@@ -131,3 +131,18 @@ def test_a_dynamic_batch_is_not_cut_to_15(max_batch, tmp_path):
         assert loaded.execute([torch.randn(batch, 3, 8, 8)])[0].shape[0] == batch
     with pytest.raises(RuntimeError):
         loaded.execute([torch.randn(max_batch + 1, 3, 8, 8)])
+
+
+class Many(torch.nn.Module):
+    """As decoders and Ultralytics' models are called: one named tensor, then as many as are given."""
+
+    def forward(self, first, *more, **settings):
+        return first + sum(more) if more else first * 2.0
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_a_module_that_takes_any_number_of_tensors_is_captured_with_a_dynamic_batch(count):
+    inputs = tuple(Input(f"x{i}", ("batch", 3)) for i in range(count))
+    captured = capture(Method("add", Many(), inputs, (Output("y"),), (Dim("batch", 1, 9),)))
+    tensors = [torch.randn(5, 3) for _ in range(count)]
+    torch.testing.assert_close(captured.program.module()(*tensors), Many()(*tensors))
