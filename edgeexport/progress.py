@@ -4,8 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import resource
+import signal
 import time
 from collections.abc import Callable, Iterator
+
+
+_stopped = False
+
+
+def stop_on_interrupt() -> None:
+    """Make Ctrl-C count, whatever it meets: where Python cannot raise (a finalizer, a callback of a library), it would be lost.
+
+    It is raised at once as ever, and again at the end of the running step if that went on.
+    """
+
+    def handler(number, frame):
+        global _stopped
+        _stopped = True
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, handler)
 
 
 class Progress:
@@ -28,6 +46,8 @@ class Progress:
         start = time.perf_counter()
         try:
             yield
+            if _stopped:
+                raise KeyboardInterrupt
         except BaseException:
             if self._on_fail:
                 self._on_fail(name)

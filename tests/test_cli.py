@@ -91,3 +91,24 @@ def test_ctrl_c_in_the_middle_of_a_real_build_leaves_nothing(tmp_path):
     _, err = child.communicate(timeout=60)
     assert child.returncode == 130 and "nothing half-written" in err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupt_that_python_swallows_ends_the_step_all_the_same(tmp_path):
+    """Raised in a finalizer an exception is printed and forgotten; so it went with Ctrl-C in the middle of lowering."""
+    code = """
+import os, signal
+from edgeexport.progress import Progress, stop_on_interrupt
+class Finalized:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        sum(range(100))
+stop_on_interrupt()
+try:
+    with Progress().step("lower"):
+        Finalized()
+        print("went on")
+except KeyboardInterrupt:
+    print("stopped")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "went on\nstopped\n", done.stderr

@@ -10,6 +10,7 @@ from importlib import metadata
 import click
 
 from edgeexport.errors import EdgeExportError
+from edgeexport.progress import stop_on_interrupt
 
 COMMANDS = {
     "models": "List models and targets.",
@@ -62,6 +63,7 @@ def cli() -> None:
 def main() -> None:
     """Entry point: translates our errors into a message and an exit code."""
     _quiet_libraries()
+    stop_on_interrupt()
     try:
         cli(standalone_mode=False)
     except click.ClickException as error:
