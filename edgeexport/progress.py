@@ -8,7 +8,6 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 
-
 _stopped = False
 
 
