@@ -10,6 +10,8 @@ Names are loaded when first used, so that importing the package costs nothing.
 from __future__ import annotations
 
 import importlib
+import sys
+import types
 
 _HOMES = {
     "Dim": "edgeexport.method",
@@ -37,8 +39,19 @@ def __getattr__(name: str):
     if name not in _HOMES:
         raise AttributeError(f"module 'edgeexport' has no attribute '{name}'")
     value = getattr(importlib.import_module(_HOMES[name]), _FUNCTIONS.get(name, name))
-    globals()[name] = value  # also over the submodule of the same name, which the import has just set
+    globals()[name] = value
     return value
+
+
+class _Package(types.ModuleType):
+    """Keeps public functions when a submodule of the same name is imported, which sets it on its package."""
+
+    def __setattr__(self, name, value):
+        if not (name in _HOMES and isinstance(value, types.ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __dir__() -> list[str]:

@@ -193,6 +193,7 @@ def input_to_json(spec: Input) -> dict:
         "meaning": spec.meaning,
         "unit": spec.unit,
         "range": list(spec.range) if spec.range else None,
+        "first_of": spec.first_of,
         "sample": sampler_to_json(spec.sample),
     }
 
@@ -201,7 +202,7 @@ def input_from_json(data: dict) -> Input:
     """The input that `input_to_json` wrote."""
     return Input(
         data["name"], tuple(data["shape"]), data["dtype"], data["meaning"], data["unit"],
-        tuple(data["range"]) if data["range"] else None, sampler_from_json(data["sample"]),
+        tuple(data["range"]) if data["range"] else None, data["first_of"], sampler_from_json(data["sample"]),
     )  # fmt: skip
 
 

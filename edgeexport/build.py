@@ -1,11 +1,12 @@
-"""The story: a model's name to a verified artifact."""
+"""The story: a model's name to verified artifacts, one a target."""
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import platform
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,74 +20,116 @@ from edgeexport.progress import Progress
 
 if TYPE_CHECKING:
     from edgeexport.capture import Captured
+    from edgeexport.catalog import Recipe
+    from edgeexport.compile_server import Compiled
     from edgeexport.lower import Delegation
     from edgeexport.rewrite import PassReport
 
 PACKAGES = ("edgeexport", "torch", "torchvision", "executorch", "transformers", "torchao", "ultralytics", "timm")
 
 
-def build(
+def build(model: str, *, target: str = "xnnpack", out: str | Path | None = None, **options) -> Artifact:
+    """Build, check and publish one artifact; returns it opened. `out` is its folder; `options` are those of `build_targets`."""
+    return build_targets(model, targets=(target,), outs=None if out is None else (out,), **options)[0]
+
+
+def build_targets(
     model: str,
     *,
-    target: str = "xnnpack",
+    targets: Sequence[str] = ("xnnpack",),
     precision: str = "fp32",
     weights: str = "pretrained",
     batch: str | None = None,
-    out: str | Path | None = None,
+    outs: Sequence[str | Path] | None = None,
     force: bool = False,
     skip_passes: tuple[str, ...] = (),
+    cpu_isa: str | None = None,
+    device: str | None = None,
     progress: Progress | None = None,
-) -> Artifact:
-    """Build, check and publish an artifact; returns it opened.
+) -> tuple[Artifact, ...]:
+    """One capture, an artifact a target: build, check and publish them, in order; returns them opened.
 
-    `model` is a name of the catalogue or a user's own (`pkg.mod:OBJECT`, `file.py:OBJECT`), `batch` is MIN:MAX.
+    `model` is a name of the catalogue or a user's own (`pkg.mod:OBJECT`, `file.py:OBJECT`), `batch` is MIN:MAX;
+    `cpu_isa` and `device` are for targets that have such a setting.
     Raises UsageError and its kin before any work for what cannot be, CaptureError, RewriteError and LoweringError on
-    the way, and CheckFailed when a check failed: the artifact is then at `<out>.failed`.
+    the way, and CheckFailed when a check failed: the artifact is then at `<out>.failed`, and later targets are not built.
     """
     progress = progress or Progress()
-    recipe = catalog.recipe(target, precision)
-    passes = _without(recipe.passes, skip_passes)
+    recipes = _recipes(targets, precision, {"cpu_isa": cpu_isa, "device": device})
+    passes = _without([r.passes for r in recipes], skip_passes)
     weights_asked = Weights.parse(weights)
     found = catalog.model(model)
     dims = _dims(found, batch)
-    tolerance = _tolerance(found, precision)
-    out = Path(out) if out is not None else Path("build") / _folder_name(model, found) / f"{target}-{precision}"
-    with staged(out, force) as staging:
+    request = _Request(model, found, precision, _tolerance(found, precision))
+    outs = outs or [Path("build") / _folder_name(model, found) / f"{target}-{precision}" for target in targets]
+    with contextlib.ExitStack() as stack:
+        stagings = [stack.enter_context(staged(Path(out), force)) for out in outs]
         with progress.step("load weights"):
             module, loaded = found.load(weights_asked)
             methods = found.methods(module, dims)
-            assets = _write_assets(found.assets(loaded), staging.folder)
+            files = dict(found.assets(loaded))
         with progress.step("eager answers"):
-            cases, shapes = _golden(methods, staging.folder / GOLDEN)
-        programs, captured, reports = {}, {}, {}
+            files[GOLDEN], cases, shapes = _golden(methods)
+        captured = {}
         for method in methods:
             with progress.step(f"capture {method.name}"):
                 captured[method.name] = _capture(method)
-            with progress.step(f"rewrite {method.name}"):
-                programs[method.name], reports[method.name] = _rewrite(captured[method.name], passes)
-        program = f"{found.name}{recipe.suffix}"
-        with progress.step(f"lower to {target}"):
-            delegation = recipe.emit(programs, staging.folder / program)
-        manifest = {
-            "format": FORMAT,
-            "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            "model": {"name": found.name, "asked": model, "summary": found.summary, "source": asdict(found.source)},
-            "target": target,
-            "precision": precision,
-            "program": program,
-            "weights": asdict(loaded) | {"size_bytes": _weight_bytes(methods)},
-            "recipe": {"name": recipe.name, "precision": precision, "passes": [p.__name__ for p in passes]},
-            "versions": _versions(),
-            "files": {name: record(staging.folder / name) for name in (program, GOLDEN, *assets)},
-            "methods": [
-                _method_json(m, captured[m.name], reports[m.name], delegation[m.name], cases[m.name], shapes[m.name], tolerance)
-                for m in methods
-            ],
-            "prepare": dict(found.prepare),
-            "findings": [],
-            "timings": progress.timings(),
-        }
-        return _check_and_publish(staging, manifest, progress)
+        source = _Source(methods, captured, cases, shapes, loaded, files)
+        emit = [_emit(request, source, *each, progress.branch()) for each in zip(recipes, passes, stagings)]
+        return tuple(emit)
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What was asked for."""
+
+    asked: str
+    model: Model
+    precision: str
+    tolerance: Tolerance
+
+
+@dataclass(frozen=True)
+class _Source:
+    """What every target is emitted from: the methods with their captured programs, eager's answers, and the files that all artifacts hold."""
+
+    methods: tuple[Method, ...]
+    captured: Mapping[str, Captured]
+    cases: Mapping[str, list]
+    shapes: Mapping[str, list]
+    weights: Weights
+    files: Mapping[str, bytes]
+
+
+def _emit(request: _Request, source: _Source, recipe: Recipe, passes: tuple, staging: Staging, progress: Progress) -> Artifact:
+    """Rewrite, lower, check and publish for one target."""
+    programs, reports = {}, {}
+    for name, captured in source.captured.items():
+        with progress.step(f"rewrite {name}"):
+            programs[name], reports[name] = _rewrite(captured, passes)
+    program = f"{request.model.name}{recipe.suffix}"
+    with progress.step(f"lower to {recipe.name}"):
+        emitted = recipe.emit(programs, staging.folder / program)
+    for name, content in source.files.items():
+        (staging.folder / name).write_bytes(content)
+    found = request.model
+    manifest = {
+        "format": FORMAT,
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "model": {"name": found.name, "asked": request.asked, "summary": found.summary, "source": asdict(found.source)},
+        "target": recipe.name,
+        "precision": request.precision,
+        "program": program,
+        "weights": asdict(source.weights) | {"size_bytes": _weight_bytes(source.methods)},
+        "recipe": {"name": recipe.name, "precision": request.precision, "passes": [p.__name__ for p in passes], "settings": recipe.settings},
+        "versions": _versions(),
+        "files": {name: record(staging.folder / name) for name in (program, *source.files)},
+        "methods": [_method_json(m, source, reports[m.name], emitted[m.name], request.tolerance) for m in source.methods],
+        "prepare": dict(found.prepare),
+        "findings": [],
+        "timings": progress.timings(),
+    }
+    return _check_and_publish(staging, manifest, progress)
 
 
 def _check_and_publish(staging: Staging, manifest: dict, progress: Progress) -> Artifact:
@@ -119,12 +162,27 @@ def _record(manifest: dict, findings: list[Finding]) -> None:
             dim["verified"] = [sizes[0], sizes[-1]] if sizes else None
 
 
-def _without(passes: tuple, names: tuple[str, ...]) -> tuple:
-    known = [p.__name__ for p in passes]
+def _recipes(targets: Sequence[str], precision: str, settings: Mapping[str, str | None]) -> list[Recipe]:
+    """The recipe of each target, with those settings that are given. Raises UsageError for what this machine, or the target, cannot do."""
+    if len(set(targets)) < len(targets):
+        raise UsageError(f"A target is given twice: {', '.join(targets)}.")
+    given = {name: value for name, value in settings.items() if value is not None}
+    recipes = [catalog.recipe(target, precision, given) for target in targets]
+    unknown = given.keys() - {name for recipe in recipes for name in recipe.settings}
+    if unknown:
+        raise UsageError(f"{', '.join(targets)} has no setting {', '.join('--' + name.replace('_', '-') for name in sorted(unknown))}.")
+    for recipe in recipes:
+        recipe.require()
+    return recipes
+
+
+def _without(passes: list[tuple], names: tuple[str, ...]) -> list[tuple]:
+    """The passes of each recipe without those `names`."""
+    known = dict.fromkeys(p.__name__ for each in passes for p in each)
     for name in names:
         if name not in known:
-            raise UsageError(f"This recipe has no pass '{name}' to skip. It has: {', '.join(dict.fromkeys(known))}.")
-    return tuple(p for p in passes if p.__name__ not in names)
+            raise UsageError(f"This recipe has no pass '{name}' to skip. It has: {', '.join(known)}.")
+    return [tuple(p for p in each if p.__name__ not in names) for each in passes]
 
 
 def _dims(found: Model, batch: str | None) -> dict[str, Dim]:
@@ -147,8 +205,8 @@ def _folder_name(asked: str, found: Model) -> str:
     return found.name if ":" in asked else asked
 
 
-def _golden(methods: tuple[Method, ...], path: Path) -> tuple[dict, dict]:
-    """Eager's answers to every case, in a file; the cases, and the outputs' shapes and dtypes, by method."""
+def _golden(methods: tuple[Method, ...]) -> tuple[bytes, dict, dict]:
+    """Eager's answers to every case, as the content of a file; the cases, and the outputs' shapes and dtypes, by method."""
     from safetensors.torch import save
 
     from edgeexport.checks.numerics import GoldenAnswers, case_calls
@@ -176,8 +234,7 @@ def _golden(methods: tuple[Method, ...], path: Path) -> tuple[dict, dict]:
                 answers[f"{method.name}/{index}/{spec.name}"] = tensor.contiguous().clone()
             cases[method.name].append(case | {"inputs_sha256": digest((*before, *inputs))})
             shapes.setdefault(method.name, [(str(t.dtype).removeprefix("torch."), list(t.shape)) for t in outputs])
-    path.write_bytes(save(answers))  # not save_file: its errors about a full disk are its own
-    return cases, shapes
+    return save(answers), cases, shapes
 
 
 def _setup(method: Method, sizes: Mapping[str, int], seed: int) -> dict | None:
@@ -188,13 +245,6 @@ def _setup(method: Method, sizes: Mapping[str, int], seed: int) -> dict | None:
     return {"method": method.setup.method, "kind": "structured", "sizes": wanted, "seed": seed}
 
 
-def _write_assets(assets: Mapping[str, bytes], folder: Path) -> tuple[str, ...]:
-    """Write the model's files that an app needs beside the program; their names."""
-    for name, content in assets.items():
-        (folder / name).write_bytes(content)
-    return tuple(assets)
-
-
 def _capture(method: Method) -> Captured:
     from edgeexport.capture import capture
 
@@ -203,26 +253,28 @@ def _capture(method: Method) -> Captured:
 
 def _rewrite(captured: Captured, passes: tuple):
     from edgeexport.rewrite import run_passes
+    from edgeexport.state import copied
 
-    return run_passes(captured.program, passes)
+    return run_passes(copied(captured.program), passes)
 
 
-def _method_json(
-    method: Method, captured: Captured, reports: list[PassReport], delegation: Delegation, cases: list, shapes: list, tolerance: Tolerance
-) -> dict:
+def _method_json(method: Method, source: _Source, reports: list[PassReport], emitted: Delegation | Compiled, tolerance: Tolerance) -> dict:
+    captured = source.captured[method.name]
     return {
         "name": method.name,
         "inputs": [input_to_json(i) for i in method.inputs],
-        "outputs": [asdict(o) | {"dtype": dtype, "shape_at_least": shape} for o, (dtype, shape) in zip(method.outputs, shapes)],
+        "outputs": [asdict(o) | {"dtype": dtype, "shape_at_least": shape} for o, (dtype, shape) in zip(method.outputs, source.shapes[method.name])],
         "dims": [{"name": d.name, "asked": [d.min, d.max], "verified": None, "sizes": []} for d in method.dims],
         "state": _state(captured),
         "capture": {"mode": captured.mode, "strict_failure": captured.strict_failure},
         "passes": [asdict(r) for r in reports],
-        "delegation": asdict(delegation),
+        "delegation": None,
+        "compiled": None,
+        emitted.manifest_key: asdict(emitted),
         "planned_memory_bytes": None,
         "planned_limit_bytes": method.planned_limit_bytes,
         "tolerance": asdict(tolerance),
-        "cases": cases,
+        "cases": source.cases[method.name],
     }
 
 

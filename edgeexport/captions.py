@@ -9,7 +9,7 @@ from edgeexport.images import read_photo, to_tensor
 from edgeexport.method import Option
 
 OPTIONS = (
-    Option("image", "photo to caption (JPEG, PNG, ...)", "file", required=True),
+    Option("image", "photo to caption (JPEG, PNG, ...)", "file", required=True, sample="photo"),
     Option("prompt", "beginning of the caption, for example 'a photo of'"),
     Option("max-tokens", "stop after so many tokens", "number", default=20),
 )

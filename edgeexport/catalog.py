@@ -5,16 +5,22 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
+import inspect
 import sys
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from edgeexport.errors import UnknownName, UsageError
 from edgeexport.method import Model
 
 if TYPE_CHECKING:
+    from edgeexport.compile_server import ServerRecipe
     from edgeexport.lower import EdgeRecipe
+
+    Recipe = EdgeRecipe | ServerRecipe
 
 _PACKAGE = Path(__file__).parent
 
@@ -51,14 +57,16 @@ def targets() -> dict[str, dict[str, Any]]:
     return {p.stem: {"summary": _literal(p, "SUMMARY"), "precisions": _literal(p, "PRECISIONS")} for p in paths}
 
 
-def recipe(target: str, precision: str) -> EdgeRecipe:
-    """The recipe of a target at a precision. Raises UnknownName."""
+def recipe(target: str, precision: str, settings: Mapping[str, str] = MappingProxyType({})) -> Recipe:
+    """The recipe of a target at a precision, with those of `settings` that it takes. Raises UnknownName, UsageError."""
     known = targets()
     if target not in known:
         raise UnknownName("target", target, known)
     if precision not in known[target]["precisions"]:
         raise UnknownName(f"precision of {target}", precision, known[target]["precisions"])
-    return importlib.import_module(f"edgeexport.recipes.{target}").recipe(precision)
+    make = importlib.import_module(f"edgeexport.recipes.{target}").recipe
+    taken = inspect.signature(make).parameters
+    return make(precision, **{name: value for name, value in settings.items() if name in taken})
 
 
 def _literal(path: Path, name: str) -> Any:

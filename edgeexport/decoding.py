@@ -121,7 +121,7 @@ def text_methods(decoder: nn.Module, original: Callable, about: tuple[Input, ...
     token = {"dtype": "int64", "range": (0, vocabulary - 1), "sample": Tokens(0, vocabulary)}
     place = {"dtype": "int64", "unit": "tokens", "range": (0, positions - 1)}
     prompt = Input("tokens", (1, "tokens"), meaning="token ids of the prompt", **token)
-    start = Input("position", (1,), meaning="position of the first of them: 0 starts a new text", sample=Choice((0,)), **place)
+    start = Input("position", (1,), meaning="position of the first of them: 0 starts a new text", first_of="tokens", sample=Choice((0,)), **place)
     last = Input("token", (1, 1), meaning="the token that was chosen last", **token)
     its_place = Input("position", (1,), meaning="its position", sample=SizeOf("position"), **place)
     return (

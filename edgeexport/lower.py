@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 from executorch.exir import EdgeCompileConfig, EdgeProgramManager, ExecutorchBackendConfig, to_edge_transform_and_lower
@@ -36,6 +36,8 @@ class Outside:
 class Delegation:
     """What of a method runs in delegates."""
 
+    manifest_key: ClassVar[str] = "delegation"
+
     delegates: int
     delegated_nodes: int
     outside: tuple[Outside, ...]
@@ -58,6 +60,14 @@ class EdgeRecipe:
     partitioner: Callable[[], ReasoningPartitioner]
     edge_passes: Callable[[], Sequence]
     around: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """It has none that a user sets."""
+        return {}
+
+    def require(self) -> None:
+        """Lowering needs nothing of the machine."""
 
     def emit(self, programs: Mapping[str, ExportedProgram], path: Path) -> dict[str, Delegation]:
         """Lower `programs`, write them to `path`, and say per method what was delegated. Raises LoweringError."""

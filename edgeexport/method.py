@@ -62,7 +62,8 @@ class Input:
     """One tensor that a method takes.
 
     `shape` holds sizes and names of dimensions; `range` the least and greatest
-    value that makes sense, in `unit`; `sample` draws the check inputs.
+    value that makes sense, in `unit`; `sample` draws the check inputs. `first_of` names the dimension
+    whose size says how many values count on from this one, all in `range`: the position of the first of N tokens.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Input:
     meaning: str = ""
     unit: str | None = None
     range: tuple[float, float] | None = None
+    first_of: str | None = None
     sample: Sampler = field(default_factory=Uniform)
 
     def sized(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
@@ -210,7 +212,11 @@ class Source:
 
 @dataclass(frozen=True)
 class Option:
-    """One thing that a pipeline takes: `text`, `number`, `file` (read) or `output` (written)."""
+    """One thing that a pipeline takes: `text`, `number`, `file` (read) or `output` (written).
+
+    `sample` is what programs are compared on: "photo", "sound" and "frames" (a folder) are made, anything else is the value itself;
+    of an `output`, anything says that what is written is compared.
+    """
 
     name: str
     help: str
@@ -218,6 +224,7 @@ class Option:
     multiple: bool = False
     required: bool = False
     default: Any = None
+    sample: Any = None
 
 
 @dataclass(frozen=True)

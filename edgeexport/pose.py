@@ -15,14 +15,14 @@ from edgeexport.method import Option
 from edgeexport.video import frames
 
 OPTIONS = (
-    Option("image", "photo to look for people in (JPEG, PNG, ...)", "file"),
+    Option("image", "photo to look for people in (JPEG, PNG, ...)", "file", sample="photo"),
     Option("video", "video file (needs the extra [video]), or a folder of frames in the order of their names", "file"),
     Option("rate", "frames taken of each second of a video", "number", default=5),
     Option("confidence", "least score of a person, 0 to 1", default="0.25"),
     Option("iou", "of two people whose boxes overlap by more than this share, the one with the lower score is dropped", default="0.7"),
     Option("limit", "at most this many people in a photo or frame", "number", default=300),
     Option("overlay", "write the photo with the people on it, as PNG; for a video a folder of them", "output"),
-    Option("save", "write the people as JSON", "output"),
+    Option("save", "write the people as JSON", "output", sample="compared"),
 )
 
 DRAWN_VISIBILITY = 0.5

@@ -56,6 +56,13 @@ class Progress:
         if self._on_end:
             self._on_end(name, seconds)
 
+    def branch(self) -> Progress:
+        """One that goes on from here: its steps and time are those so far and its own, without those of other branches."""
+        other = Progress(self._on_start, self._on_end, self._on_fail)
+        other.steps = list(self.steps)
+        other._begun -= sum(seconds for _, seconds in self.steps)
+        return other
+
     def timings(self) -> dict:
         """Seconds of each step and of all so far, and this process's peak resident bytes."""
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -9,11 +9,11 @@ from edgeexport.images import caption_of, draw_overlay, read_photo, to_tensor, w
 from edgeexport.method import Option
 
 OPTIONS = (
-    Option("image", "photo to segment (JPEG, PNG, ...)", "file", required=True),
-    Option("point", "click X,Y in pixels of the photo; X,Y,0 marks background", multiple=True),
+    Option("image", "photo to segment (JPEG, PNG, ...)", "file", required=True, sample="photo"),
+    Option("point", "click X,Y in pixels of the photo; X,Y,0 marks background", multiple=True, sample="320,240"),
     Option("box", "box X0,Y0,X1,Y1 in pixels of the photo", multiple=True),
     Option("masks", "multi: the best of three; single: one; auto: multi for one click, else single", default="auto"),
-    Option("mask", "write the mask, as PNG in the photo's size", "output"),
+    Option("mask", "write the mask, as PNG in the photo's size", "output", sample="compared"),
     Option("overlay", "write the photo with the mask on it, as PNG", "output"),
 )
 

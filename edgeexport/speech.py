@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import torch
 
 OPTIONS = (
-    Option("audio", "sound file (WAV, FLAC, OGG, MP3), any length and sampling rate", "file", required=True),
+    Option("audio", "sound file (WAV, FLAC, OGG, MP3), any length and sampling rate", "file", required=True, sample="sound"),
     Option("language", "language spoken, as a code such as en or de; detected when not given"),
     Option("task", "transcribe, or translate to English", default="transcribe"),
 )

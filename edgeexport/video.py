@@ -11,7 +11,7 @@ from edgeexport.images import read_photo, to_tensor
 from edgeexport.method import Option
 
 OPTIONS = (
-    Option("video", "video file (needs the extra [video]), or a folder of frames in the order of their names", "file", required=True),
+    Option("video", "video file (needs the extra [video]), or a folder of frames in the order of their names", "file", required=True, sample="frames"),
     Option("clips", "clips taken evenly over the video; their probabilities are averaged", "number", default=3),
 )
 

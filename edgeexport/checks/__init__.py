@@ -1,6 +1,6 @@
 """Checks of an emitted artifact, from its files alone, in a process of their own.
 
-Each check is one file with `check(program) -> Iterator[Finding]`; CHECKS is their order. They run in a child
+Each check is one file with `check(program) -> Iterator[Finding]`; CHECKS is their order, and which kinds of program they are for. They run in a child
 process, because a bad program can crash the runtime: a crash is a failed finding, not the end of the build.
 """
 
@@ -18,7 +18,18 @@ from pathlib import Path
 from edgeexport.artifact import Artifact, open_artifact
 from edgeexport.method import Finding
 
-CHECKS = ("loads", "operators", "numerics", "dynamic_bounds", "state", "memory", "delegation")
+PTE, PT2 = ".pte", ".pt2"
+CHECKS = {
+    "loads": (PTE, PT2),
+    "operators": (PTE,),
+    "cpu_isa": (PT2,),
+    "numerics": (PTE, PT2),
+    "dynamic_bounds": (PTE, PT2),
+    "state": (PTE, PT2),
+    "memory": (PTE,),
+    "package_size": (PT2,),
+    "delegation": (PTE,),
+}
 
 
 def run_checks(artifact: Artifact) -> tuple[list[Finding], int]:

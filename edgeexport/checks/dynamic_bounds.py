@@ -21,10 +21,13 @@ def check(program: Program) -> Iterator[Finding]:
             sizes = {d.name: d.max for d in method.dims.values()} | {dim.name: dim.max + 1}
             inputs = [draw(spec, sizes, 0, outputs) for spec in method.inputs]
             wrapper = _refusal(lambda: method.validate(inputs), InputError)
-            runtime = _refusal(lambda: method.execute(inputs), RuntimeFault)
-            measured = f"{dim.name}={dim.max + 1}: wrapper {'refuses' if wrapper else 'ACCEPTS'}, runtime {'refuses' if runtime else 'ACCEPTS'}"
+            runtime, judged = "", "not asked: an index out of range ends a process with AOTInductor"
+            if program.artifact.program_path.suffix != ".pt2" or any(dim.name in i.shape for i in method.inputs):
+                runtime = _refusal(lambda: method.execute(inputs), RuntimeFault)
+                judged = "refuses" if runtime else "ACCEPTS"
+            measured = f"{dim.name}={dim.max + 1}: wrapper {'refuses' if wrapper else 'ACCEPTS'}, runtime {judged}"
             yield Finding(
-                "dynamic_bounds", name, bool(wrapper and runtime), measured, "both refuse", wrapper or "",
+                "dynamic_bounds", name, bool(wrapper) and judged != "ACCEPTS", measured, "both refuse", wrapper or "",
                 {"dim": dim.name, "size": dim.max + 1, "runtime_says": runtime or ""},
             )  # fmt: skip
 

@@ -11,10 +11,12 @@ from edgeexport.runtime.program import open_program
 
 
 def main(path: str, report: str) -> None:
-    """Run every check; each finding is one line of `report`, written at once. Stops when the program does not load."""
+    """Run every check that is for this kind of program; each finding is one line of `report`, written at once. Stops when the program does not load."""
     program = open_program(path)
     with open(report, "w", encoding="utf-8") as stream:
-        for name in CHECKS:
+        for name, kinds in CHECKS.items():
+            if program.artifact.program_path.suffix not in kinds:
+                continue
             failed = False
             for finding in importlib.import_module(f"edgeexport.checks.{name}").check(program):
                 stream.write(json.dumps(to_json(finding)) + "\n")

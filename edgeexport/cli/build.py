@@ -11,15 +11,17 @@ from edgeexport.cli import display
 
 @click.command(name="build")
 @click.argument("model")
-@click.option("--target", default="xnnpack", show_default=True, help="What to build for; see `edgeexport models`.")
+@click.option("--target", "targets", multiple=True, default=("xnnpack",), show_default=True, help="What to build for, more than once for several from one capture; see `edgeexport models`.")
 @click.option("--precision", default="fp32", show_default=True, help="Numbers that the program computes with.")
 @click.option("--weights", default="pretrained", show_default=True, metavar="pretrained|random[:SEED]|PATH", help="Weights: released ones, seeded random ones, or a checkpoint file.")
 @click.option("--batch", metavar="MIN:MAX", help="Range of the batch dimension.  [default: the model's own]")
-@click.option("--out", type=click.Path(path_type=Path), help="Folder to write.  [default: build/MODEL/TARGET-PRECISION]")
+@click.option("--cpu-isa", metavar="LEVEL", help="aoti: instructions that the server's CPU has: x86-64-v3 (from 2013 on), x86-64-v4 (AVX-512), native.  [default: x86-64-v3]")
+@click.option("--device", metavar="cpu|cuda", help="aoti: where it runs.  [default: cpu]")
+@click.option("--out", "outs", multiple=True, type=click.Path(path_type=Path), help="Folder to write, one a target.  [default: build/MODEL/TARGET-PRECISION]")
 @click.option("--force", is_flag=True, help="Replace an artifact that is there.")
 @click.option("--skip-pass", "skip_passes", multiple=True, metavar="NAME", help="Leave out a rewrite, to find out what it does.")
-@click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
-def command(model: str, as_json: bool, **options) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON; a list of them for several targets.")
+def command(model: str, targets: tuple[str, ...], outs: tuple[Path, ...], as_json: bool, **options) -> None:
     """Build MODEL for a target, check the emitted file, and write the artifact folder.
 
     MODEL is a name from `edgeexport models`, or your own as pkg.module:OBJECT or file.py:OBJECT.
@@ -28,13 +30,23 @@ def command(model: str, as_json: bool, **options) -> None:
     Example:
       edgeexport build sam2 --target xnnpack --weights random
       edgeexport build mvit --target xnnpack --batch 1:16 --weights mvit_v1_b.pth
+      edgeexport build whisper --target xnnpack --target aoti
     """
-    from edgeexport.build import build
+    from edgeexport.build import build_targets
+    from edgeexport.errors import UsageError
 
-    artifact = build(model, progress=display.progress(quiet=as_json), **options)
+    if outs and len(outs) != len(targets):
+        raise UsageError(f"{len(targets)} targets need {len(targets)} folders: give --out once a target, or not at all.")
+    artifacts = build_targets(model, targets=targets, outs=outs or None, progress=display.progress(quiet=as_json), **options)
     if as_json:
-        display.print_json(artifact.manifest | {"path": str(artifact.path)})
+        manifests = [artifact.manifest | {"path": str(artifact.path)} for artifact in artifacts]
+        display.print_json(manifests if len(manifests) > 1 else manifests[0])
         return
+    for artifact in artifacts:
+        _print(artifact)
+
+
+def _print(artifact) -> None:
     timings = artifact.manifest["timings"]
     console = display.console()
     console.print(display.findings_table(artifact.manifest["findings"]))

@@ -66,12 +66,15 @@ def table(title: str | None, *columns: str):
     return made
 
 
+def verdict(passed: bool) -> str:
+    return "[green]ok[/green]" if passed else "[red]FAILED[/red]"
+
+
 def findings_table(findings: list) -> Any:
     """Findings (as manifest data): verdict, measured beside allowed."""
     made = table("Checks", "", "check", "method", "measured", "allowed")
     for finding in findings:
-        verdict = "[green]ok[/green]" if finding["passed"] else "[red]FAILED[/red]"
-        made.add_row(verdict, finding["check"], finding["method"] or "", _plain(finding["measured"]), _plain(finding["limit"]))
+        made.add_row(verdict(finding["passed"]), finding["check"], finding["method"] or "", _plain(finding["measured"]), _plain(finding["limit"]))
     return made
 
 

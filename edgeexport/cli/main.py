@@ -17,6 +17,7 @@ COMMANDS = {
     "build": "Build and check an artifact for a target.",
     "check": "Check an artifact from its files alone.",
     "run": "Run an artifact: real input to real output.",
+    "parity": "Compare what artifacts of one model say, pair by pair.",
     "show": "Show what an artifact takes, returns and measured.",
 }
 

@@ -55,10 +55,12 @@ def _print_method(console, method: dict) -> None:
     for name, dim in dims.items():
         verified = "not verified" if dim["verified"] is None else "verified {} to {}".format(*dim["verified"])
         console.print(f"  {name}: asked {dim['asked'][0]} to {dim['asked'][1]}, {verified} at {', '.join(map(str, dim['sizes']))}")
-    delegation = method["delegation"]
-    console.print(f"  {delegation['delegates']} delegates with {delegation['delegated_nodes']} nodes; planned memory {(method['planned_memory_bytes'] or 0) / 1e6:.1f} MB")
-    for kind in delegation["outside"]:
-        console.print(f"  outside: {kind['count']} x {kind['operator']} ({kind['reason']})", soft_wrap=True)
+    if delegation := method["delegation"]:
+        console.print(f"  {delegation['delegates']} delegates with {delegation['delegated_nodes']} nodes; planned memory {(method['planned_memory_bytes'] or 0) / 1e6:.1f} MB")
+        for kind in delegation["outside"]:
+            console.print(f"  outside: {kind['count']} x {kind['operator']} ({kind['reason']})", soft_wrap=True)
+    if compiled := method["compiled"]:
+        console.print(f"  compiled in {compiled['compile_s']:.0f} s, library {compiled['library_bytes'] / 1e6:.1f} MB")
     if method["capture"]["strict_failure"]:
         console.print(f"  strict capture failed: {method['capture']['strict_failure']}", soft_wrap=True, markup=False)
 

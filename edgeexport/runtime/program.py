@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,8 @@ from edgeexport.errors import InputError, RuntimeFault, UnknownName, UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_threads: int | None = None
+RUNTIMES = {".pte": "executorch", ".pt2": "aoti"}
+"""The module of this package that runs a kind of program, by the file's suffix."""
 
 
 class Program:
@@ -27,7 +29,7 @@ class Program:
         self.artifact = artifact
         self._methods: dict[str, ProgramMethod] = {}
         if threads is not None:
-            set_threads(threads)
+            set_threads(artifact, threads)
 
     @property
     def manifest(self) -> dict:
@@ -49,16 +51,32 @@ class Program:
         """Run a method. Raises InputError for a tensor that the manifest does not allow, RuntimeFault from the runtime."""
         return self[name](*tensors)
 
-    @cached_property
-    def loaded(self):
-        """The runtime's own program object. Raises RuntimeFault when it does not load."""
-        from executorch.runtime import Runtime
+    def session(self) -> Program:
+        """The same loaded program with a state of its own (a key-value cache): another conversation, on the same weights.
 
-        _note_loaded()
-        try:
-            return Runtime.get().load_program(self.artifact.program_path)
-        except (RuntimeError, ValueError) as error:
-            raise RuntimeFault(f"The runtime cannot load {self.artifact.program_path} ({error}).") from error
+        Raises UsageError where the state is inside the program, as in a `.pte`: open the artifact again for another.
+        """
+        if self.state is None:
+            raise UsageError(f"{self.artifact.program_path.name} holds its state inside: open it again for another conversation.")
+        other = Program(self.artifact)
+        other.engine = self.engine
+        return other
+
+    @cached_property
+    def engine(self):
+        """The runtime that this kind of program needs, with the program loaded. Raises RuntimeFault when it does not load."""
+        return _runtime(self.artifact).Engine(self.artifact)
+
+    @cached_property
+    def state(self) -> dict[str, torch.Tensor] | None:
+        """What calls change, by name; None where the runtime holds it."""
+        return self.engine.new_state()
+
+    def state_of(self, method: str) -> tuple[torch.Tensor, ...]:
+        """The part of the state that a method takes and writes, in its order; empty where the runtime holds it."""
+        if self.state is None:
+            return ()
+        return tuple(self.state[s["name"]] for s in self.artifact.methods[method]["state"])
 
 
 class ProgramMethod:
@@ -73,10 +91,7 @@ class ProgramMethod:
 
     @cached_property
     def _loaded(self):
-        try:
-            return self._program.loaded.load_method(self.name)
-        except (RuntimeError, ValueError) as error:
-            raise RuntimeFault(f"The runtime cannot load the method '{self.name}' ({error}).") from error
+        return self._program.engine.method(self.name)
 
     def load(self) -> None:
         """Load now rather than at the first call."""
@@ -89,7 +104,7 @@ class ProgramMethod:
     def execute(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """Run without checking the inputs: what an app without this wrapper would do."""
         try:
-            return tuple(self._loaded.execute(list(tensors)))
+            return tuple(self._loaded((*tensors, *self._program.state_of(self.name))))
         except (RuntimeError, ValueError) as error:
             raise RuntimeFault(f"'{self.name}' failed in the runtime ({error}).") from error
 
@@ -113,7 +128,7 @@ class ProgramMethod:
                 raise InputError(f"{where} must have {len(spec.shape)} dimensions {list(spec.shape)}, not {list(tensor.shape)}.")
             for axis, (wanted, size) in enumerate(zip(spec.shape, tensor.shape)):
                 self._validate_size(where, spec, axis, wanted, size, sizes)
-            self._validate_values(where, spec, tensor)
+            self._validate_values(where, spec, tensor, sizes)
             if not tensor.is_contiguous():
                 raise InputError(
                     f"{where} must be contiguous; its strides are {list(tensor.stride())} (an image permuted from HWC is channels_last): "
@@ -121,11 +136,13 @@ class ProgramMethod:
                 )
 
     @staticmethod
-    def _validate_values(where: str, spec, tensor: torch.Tensor) -> None:
+    def _validate_values(where: str, spec, tensor: torch.Tensor, sizes: dict) -> None:
         """Whole numbers are indices or labels: one outside its range reads other memory, or nonsense."""
         if spec.range is None or tensor.is_floating_point() or not tensor.numel():
             return
         least, most = (int(v) for v in torch.aminmax(tensor))
+        if spec.first_of in sizes and most <= spec.range[1] < most + sizes[spec.first_of][0] - 1:
+            raise InputError(f"{where} holds {most}, the first of {sizes[spec.first_of][0]} {spec.first_of}; the last may be at {spec.range[1]:g}.")
         if least < spec.range[0] or most > spec.range[1]:
             raise InputError(f"{where} holds {least if least < spec.range[0] else most}; it takes {spec.range[0]:g} to {spec.range[1]:g}.")
 
@@ -150,22 +167,13 @@ def open_program(path: str | Path, threads: int | None = None) -> Program:
     return Program(open_artifact(path), threads)
 
 
-def set_threads(count: int) -> None:
-    """Set the runtime's threads, once: changing them after a method was loaded corrupts the heap. Raises UsageError."""
-    global _threads
+def set_threads(artifact: Artifact, count: int) -> None:
+    """Set the threads of the runtime that runs `artifact`. Raises UsageError."""
     if count < 1:
         raise UsageError(f"The number of threads must be at least 1, not {count}.")
-    if _threads is not None and _threads != count:
-        raise UsageError(f"The runtime already runs with {_threads or 'its own number of'} threads: use a new process for {count}.")
-    from executorch.extension.pybindings import portable_lib
-
-    if _threads is None:
-        portable_lib._unsafe_reset_threadpool(count)
-        _threads = count
+    _runtime(artifact).set_threads(count)
 
 
-def _note_loaded() -> None:
-    """From the first load on, the thread pool stays as it is."""
-    global _threads
-    if _threads is None:
-        _threads = 0
+def _runtime(artifact: Artifact):
+    """The module of this package that runs the artifact's kind of program."""
+    return importlib.import_module(f"edgeexport.runtime.{RUNTIMES[artifact.program_path.suffix]}")

@@ -1,0 +1,36 @@
+"""AOTInductor: servers, compiled C++ in a `.pt2` package."""
+
+from __future__ import annotations
+
+from edgeexport.compile_server import ServerRecipe
+from edgeexport.cpu_isa import cpu_isa as level
+from edgeexport.errors import UsageError
+from edgeexport.passes.contiguous_outputs import contiguous_outputs
+from edgeexport.passes.fold_constants import fold_constants
+from edgeexport.passes.merge_pointwise import merge_pointwise
+from edgeexport.passes.simplify_layout import simplify_layout
+from edgeexport.passes.slice_early import slice_early
+from edgeexport.passes.strip_assertions import strip_assertions
+
+SUMMARY = "AOTInductor .pt2 for servers (x86-64 CPUs, CUDA)"
+PRECISIONS = ("fp32",)
+DEVICES = ("cpu", "cuda")
+
+# The generic clean-up that the edge has too. Attention stays as it was captured: PyTorch's own fused kernel runs it.
+PASSES = (strip_assertions, simplify_layout, fold_constants, merge_pointwise, slice_early, simplify_layout, contiguous_outputs)
+
+INDUCTOR = {
+    "aot_inductor.package": True,
+    # Weights lie in the package once, for all methods, and are shared in memory.
+    "aot_inductor.package_constants_in_so": False,
+    "aot_inductor.package_constants_on_disk_format": "pickle_weights",
+    # Traced sizes start at 2; the lower bound that would be checked is that, not the declared one. The wrapper checks it.
+    "aot_inductor.check_lowerbound": False,
+}
+
+
+def recipe(precision: str, cpu_isa: str = "x86-64-v3", device: str = "cpu") -> ServerRecipe:
+    """The recipe for a precision of PRECISIONS. Raises UsageError for a CPU level or a device that is not one."""
+    if device not in DEVICES:
+        raise UsageError(f"There is no device '{device}'. There are: {', '.join(DEVICES)}.")
+    return ServerRecipe("aoti", precision, ".pt2", PASSES, device, level(cpu_isa), INDUCTOR)

@@ -1,0 +1,58 @@
+"""Runs a `.pte` with ExecuTorch's Python bindings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from edgeexport.artifact import Artifact
+from edgeexport.errors import RuntimeFault, UsageError
+
+if TYPE_CHECKING:
+    import torch
+
+_threads: int | None = None
+
+
+class Engine:
+    """A loaded `.pte`. Its state, where it has one, is inside: one conversation at a time."""
+
+    def __init__(self, artifact: Artifact):
+        """Raises RuntimeFault when the file does not load."""
+        from executorch.runtime import Runtime
+
+        _note_loaded()
+        try:
+            self._program = Runtime.get().load_program(artifact.program_path)
+        except (RuntimeError, ValueError) as error:
+            raise RuntimeFault(f"The runtime cannot load {artifact.program_path} ({error}).") from error
+
+    def method(self, name: str) -> Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]:
+        """A method, loaded. Raises RuntimeFault."""
+        try:
+            loaded = self._program.load_method(name)
+        except (RuntimeError, ValueError) as error:
+            raise RuntimeFault(f"The runtime cannot load the method '{name}' ({error}).") from error
+        return lambda tensors: loaded.execute(list(tensors))
+
+    def new_state(self) -> None:
+        """There is none to give: it is inside."""
+
+
+def set_threads(count: int) -> None:
+    """Set the runtime's threads, once: changing them after a method was loaded corrupts the heap. Raises UsageError."""
+    global _threads
+    if _threads is not None and _threads != count:
+        raise UsageError(f"The runtime already runs with {_threads or 'its own number of'} threads: use a new process for {count}.")
+    from executorch.extension.pybindings import portable_lib
+
+    if _threads is None:
+        portable_lib._unsafe_reset_threadpool(count)
+        _threads = count
+
+
+def _note_loaded() -> None:
+    """From the first load on, the thread pool stays as it is."""
+    global _threads
+    if _threads is None:
+        _threads = 0
