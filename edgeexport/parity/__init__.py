@@ -1,0 +1,189 @@
+"""Do phone and server say the same? Artifacts of one model over shared inputs, pair by pair, from their files alone.
+
+Every artifact answers in a process of its own (a bad program can crash it) to the first one's cases, at every bound of the dynamic
+dimensions, and runs its whole pipeline on the same photo, sound or film. Then every pair of answers is compared: each with
+eager's, which the artifacts hold, and with each other.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from edgeexport.artifact import Artifact, open_artifact
+from edgeexport.checks.numerics import case_label
+from edgeexport.compare import METRICS, Comparison
+from edgeexport.errors import UsageError
+from edgeexport.parity.pipelines import Difference, compare_results, shown
+
+PAIR_FACTOR = 2.0
+"""Two programs may each be off eager by the tolerance, in opposite directions."""
+
+EAGER = "eager"
+
+FILES = ("parity.json", "parity.html")
+"""What `write` writes."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One method and pair: the worst of its cases. `max_abs_relative` is over the range of the first's answer; metrics by name."""
+
+    method: str
+    pair: str
+    cases: int
+    worst_case: str
+    max_abs: float
+    max_abs_relative: float
+    sqnr_db: float
+    metrics: Mapping[str, float]
+    allowed: str
+    passed: bool
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Parity:
+    """What was compared: the sides with their artifacts, a line for each method and pair, and the pipelines' differences."""
+
+    model: str
+    sides: Mapping[str, str]
+    lines: tuple[Line, ...]
+    pipeline: Mapping[str, Any]
+    differences: tuple[Difference, ...]
+
+    @property
+    def passed(self) -> bool:
+        return all(line.passed for line in self.lines) and not self.differences
+
+    def to_json(self) -> dict:
+        """As data, for a file and the page."""
+        return {"passed": self.passed, **asdict(self)}
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One artifact's answers: tensors by `method/case/output`, the pipeline's result, or why there are none."""
+
+    answers: Mapping[str, Any]
+    result: Mapping[str, Any] | None
+    failure: str
+
+
+def parity(paths: Sequence[str | Path], options: Mapping[str, Any] | None = None) -> Parity:
+    """Compare the artifacts at `paths`; `options` are given to the pipeline in place of the model's own samples.
+
+    Raises ArtifactError for what is no artifact, UsageError for artifacts that are not of one model and the same weights.
+    """
+    artifacts = _opened(paths)
+    first = next(iter(artifacts.values()))
+    with tempfile.TemporaryDirectory() as folder:
+        sides = {name: _answers(artifact, first, options or {}, Path(folder) / name.replace("/", "_")) for name, artifact in artifacts.items()}
+        lines = tuple(_lines(first, artifacts, {EAGER: _Side(first.golden(), None, ""), **sides}))
+        failures = [Difference(name, "its process", "", side.failure) for name, side in sides.items() if side.failure]
+        differences = (*failures, *compare_results({name: side.result for name, side in sides.items() if side.result}))
+    results = {name: shown(side.result) for name, side in sides.items() if side.result}
+    return Parity(first.manifest["model"]["name"], {n: str(a.path) for n, a in artifacts.items()}, lines, results, differences)
+
+
+def _opened(paths: Sequence[str | Path]) -> dict[str, Artifact]:
+    """The artifacts by the name of their side: target and precision, as far as that tells them apart."""
+    if not paths:
+        raise UsageError("Give the folder of at least one artifact.")
+    opened = [open_artifact(path) for path in paths]
+    names = ["{target}-{precision}".format(**a.manifest) for a in opened]
+    if len(set(names)) < len(names):
+        names = [str(a.path) for a in opened]
+    if len(set(names)) < len(names):
+        raise UsageError(f"An artifact is given twice: {', '.join(names)}.")
+    first = opened[0]
+    for other in opened[1:]:
+        for what, place in (("model", ("model", "name")), ("weights", ("weights", "sha256"))):
+            ours, theirs = (a.manifest[place[0]][place[1]] for a in (first, other))
+            if ours != theirs:
+                raise UsageError(f"{first.path} and {other.path} are not of the same {what}: {str(ours)[:24]} and {str(theirs)[:24]}.")
+    return dict(zip(names, opened))
+
+
+def _answers(artifact: Artifact, first: Artifact, options: Mapping, folder: Path) -> _Side:
+    """What a process of its own answered."""
+    from safetensors.torch import load_file
+
+    folder.mkdir()
+    command = [sys.executable, "-m", "edgeexport.parity.process", str(artifact.path), str(first.path), str(folder), json.dumps(dict(options))]
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    answers, result = folder / "answers.safetensors", folder / "result.json"
+    failure = "" if done.returncode == 0 else " | ".join(done.stderr.strip().splitlines()[-2:]) or f"ended with code {done.returncode}"
+    return _Side(
+        load_file(answers) if answers.exists() else {}, json.loads(result.read_text(encoding="utf-8")) if result.exists() else None, failure,
+    )  # fmt: skip
+
+
+def _lines(first: Artifact, artifacts: Mapping[str, Artifact], sides: Mapping[str, _Side]):
+    for name, entry in first.methods.items():
+        for one, other in itertools.combinations(sides, 2):
+            yield _line(entry, one, other, sides, _common(name, artifacts, (one, other)))
+
+
+def _common(method: str, artifacts: Mapping[str, Artifact], pair: tuple[str, str]) -> list[dict]:
+    """The first artifact's cases that every side of the pair was built for (one may take a larger batch)."""
+    first = next(iter(artifacts.values()))
+    dims = [{d["name"]: d["verified"] or d["asked"] for d in artifacts[s].methods[method]["dims"]} for s in pair if s != EAGER]
+    return [
+        case for case in first.methods[method]["cases"]
+        if all(bounds[name][0] <= size <= bounds[name][1] for bounds in dims for name, size in case["sizes"].items())
+    ]  # fmt: skip
+
+
+def _line(entry: dict, one: str, other: str, sides: Mapping[str, _Side], cases: list[dict]) -> Line:
+    factor = 1.0 if EAGER in (one, other) else PAIR_FACTOR
+    limit, least_db = entry["tolerance"]["max_abs_relative"] * factor, entry["tolerance"]["min_sqnr_db"] - (6.0 if factor > 1.0 else 0.0)
+    allowed = f"max abs <= {limit:.0e} x range, SQNR >= {least_db:.0f} dB"
+    worst, label, sqnr, metrics, passed, message = None, "", float("inf"), {}, bool(cases), "" if cases else "they have no size in common"
+    for case in cases:
+        for output in entry["outputs"]:
+            key = f"{entry['name']}/{case['id']}/{output['name']}"
+            missing = next((s for s in (one, other) if key not in sides[s].answers), None)
+            if missing is not None:
+                passed, message = False, f"{missing} gave no answer: {sides[missing].failure or 'see its check'}"
+                continue
+            compared = Comparison.of(sides[other].answers[key], sides[one].answers[key])
+            passed &= compared.within(limit, least_db)
+            sqnr = min(sqnr, compared.sqnr_db)
+            if worst is None or not compared.max_abs_relative <= worst.max_abs_relative:
+                worst, label = compared, f"{case_label(case)}: {output['name']}"
+            if output["metric"]:
+                value = METRICS[output["metric"]](sides[other].answers[key], sides[one].answers[key])
+                metrics[output["metric"]] = min(value, metrics.get(output["metric"], value))
+                passed &= value >= output["metric_limit"]
+    found = worst or Comparison(float("nan"), float("nan"), float("nan"))
+    return Line(
+        entry["name"], f"{one} ~ {other}", len(cases), label, found.max_abs, found.max_abs_relative, sqnr, metrics, allowed, bool(passed), message,
+    )  # fmt: skip
+
+
+def write(found: Parity, folder: Path) -> None:
+    """Write the figures as JSON and as a page with a plot."""
+    from edgeexport.parity.page import render
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in zip(FILES, (json.dumps(_finite(found.to_json()), indent=2) + "\n", render(found))):
+        partial = folder / f".{name}.partial"
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(folder / name)
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinity and no NaN: they become text."""
+    if isinstance(value, float) and (value != value or abs(value) == float("inf")):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {k: _finite(v) for k, v in value.items()}
+    return [_finite(v) for v in value] if isinstance(value, (list, tuple)) else value

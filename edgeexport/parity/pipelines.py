@@ -1,0 +1,165 @@
+"""Whole pipelines beside each other: the same photo in, the same mask out."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edgeexport.method import Option, Pipeline
+
+NUMBERS = 1e-3
+"""Scores, coordinates and times of two programs may differ by this much of the larger; text, labels and token ids by nothing."""
+
+PIXELS = 1e-3
+"""Share of the pixels of two written pictures that may differ: those at a mask's edge, where a logit is near 0."""
+
+
+VISIBLE = 8
+"""Levels of 256 by which a pixel may differ unseen."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One place in the results of two sides where they differ by more than is allowed."""
+
+    sides: str
+    place: str
+    one: str
+    other: str
+
+
+def run_pipeline(program, pipeline: Pipeline, folder: Path, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Run on samples drawn the same for every side, or on what is `given` by option name; written files become part of the result."""
+    options: dict[str, Any] = {}
+    written: dict[str, Path] = {}
+    for option in pipeline.options:
+        name = option.name.replace("-", "_")
+        if option.kind == "output":
+            if option.sample is None:
+                continue
+            written[name] = folder / f"{name}.out"
+            options[name] = str(written[name])
+        elif option.name in given:
+            options[name] = given[option.name]
+        elif option.sample is not None:
+            options[name] = _sample(option, folder)
+        elif option.default is not None:
+            options[name] = option.default
+    result = pipeline.run(program, **options)
+    inputs = {str(v) for v in options.values()} | {v for v in given.values() if isinstance(v, str)}
+    ours = "{target} {precision}".format(**program.manifest)  # what a caption names, and where sides must differ
+    kept = {k: v.replace(ours, "") if isinstance(v, str) else v for k, v in result.items() if not (isinstance(v, str) and v in inputs)}
+    return kept | {name: _content(path) for name, path in written.items() if path.is_file()}
+
+
+def _sample(option: Option, folder: Path) -> Any:
+    """A made photo, sound or film; other samples are values."""
+    makers = {"photo": _photo, "sound": _sound, "frames": _frames}
+    value = makers[option.sample](folder) if option.sample in makers else option.sample
+    return (value,) if option.multiple else value
+
+
+def _photo(folder: Path) -> str:
+    """A photograph of a person, 640 x 480."""
+    path = folder / "photo.png"
+    _save(_pixels(480, 640), path)
+    return str(path)
+
+
+def _frames(folder: Path) -> str:
+    """32 frames of a photograph that is panned over, 320 x 256."""
+    wide = _pixels(256, 352)
+    frames = folder / "frames"
+    frames.mkdir()
+    for index in range(32):
+        _save(wide[:, :, index : index + 320], frames / f"{index:03}.png")
+    return str(frames)
+
+
+def _pixels(height: int, width: int):
+    """A photograph as [3,height,width] in 0..1."""
+    import torch
+
+    from edgeexport.inputs import Photo
+
+    return Photo((0.0,) * 3, (1.0,) * 3).draw((1, 3, height, width), torch.float32, 2, {}, {})[0]
+
+
+def _save(pixels, path: Path) -> None:
+    from PIL import Image
+
+    Image.fromarray((pixels * 255).byte().permute(1, 2, 0).contiguous().numpy()).save(path)
+
+
+def _sound(folder: Path) -> str:
+    """Five seconds of gliding tones, as a WAV file of 16 bits."""
+    import wave
+
+    import torch
+
+    from edgeexport.inputs import Chirp
+
+    samples = Chirp().draw((80_000,), torch.float32, 5, {}, {})
+    path = folder / "sound.wav"
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(16_000)
+        file.writeframes((samples.clamp(-1, 1) * 32767).short().numpy().tobytes())
+    return str(path)
+
+
+def _content(path: Path) -> Any:
+    """A written file as data: JSON as it is, a picture by its path."""
+    data = path.read_bytes()
+    return json.loads(data) if data[:1] in (b"[", b"{") else {"picture": str(path)}
+
+
+def shown(value: Any) -> Any:
+    """A result to keep: pictures were compared, and are gone with the folder they were in."""
+    if isinstance(value, Mapping):
+        return "a picture" if set(value) == {"picture"} else {k: shown(v) for k, v in value.items()}
+    return [shown(v) for v in value] if isinstance(value, list) else value
+
+
+def compare_results(results: Mapping[str, Any]) -> Iterator[Difference]:
+    """Where the pipelines' results differ, pair by pair."""
+    for one, other in itertools.combinations(results, 2):
+        for place, left, right in _different(results[one], results[other], "result"):
+            yield Difference(f"{one} ~ {other}", place, str(left)[:120], str(right)[:120])
+
+
+def _different(one: Any, other: Any, place: str) -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        if set(one) == set(other) == {"picture"}:
+            share = _pixels_that_differ(one["picture"], other["picture"])
+            if share > PIXELS:
+                yield place, "a picture", f"{share:.2%} of its pixels differ"
+            return
+        for key in dict.fromkeys((*one, *other)):
+            yield from _different(one.get(key), other.get(key), f"{place}.{key}")
+    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        for index, (left, right) in enumerate(zip(one, other)):
+            yield from _different(left, right, f"{place}[{index}]")
+    elif isinstance(one, float) and isinstance(other, (int, float)):
+        if not abs(one - other) <= NUMBERS * max(abs(one), abs(other), 1.0):
+            yield place, one, other
+    elif one != other:
+        yield place, one, other
+
+
+def _pixels_that_differ(one: str, other: str) -> float:
+    import numpy as np
+    from PIL import Image
+
+    left, right = (np.asarray(Image.open(path)).astype(int) for path in (one, other))
+    if left.shape != right.shape:
+        return 1.0
+    apart = abs(left - right)
+    if apart.ndim == 3:
+        apart = apart.max(axis=-1)
+    return float((apart > VISIBLE).mean())
