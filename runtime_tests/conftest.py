@@ -1,4 +1,4 @@
-"""The real models, built once a session by the command a user types, or taken from EDGEEXPORT_ARTIFACTS/<model>."""
+"""The real models, built once a session for phone and server by the command a user types; EDGEEXPORT_ARTIFACTS is a folder to keep them in."""
 
 import os
 import sys
@@ -8,50 +8,37 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from clips import TINY_EN  # noqa: E402
 from command_line import edgeexport  # noqa: E402
 
 
 def built(tmp_path_factory, model, *options, weights="random"):
-    """The folder of an artifact."""
-    ready = Path(os.environ.get("EDGEEXPORT_ARTIFACTS", "/nonexistent")) / model
-    if ready.is_dir():
-        return ready
-    out = tmp_path_factory.mktemp("artifacts") / model
-    print(edgeexport("build", model, "--target", "xnnpack", "--weights", weights, "--out", out, *options).stdout)
-    return out
+    """The folder of the `.pte`; `server_of` is that of the `.pt2` of the same build."""
+    out = Path(os.environ.get("EDGEEXPORT_ARTIFACTS") or tmp_path_factory.mktemp("artifacts")) / model
+    if not out.is_dir():
+        targets = ("--target", "xnnpack", "--out", out / "edge", "--target", "aoti", "--out", out / "server")
+        print(edgeexport("build", model, *targets, "--weights", weights, *options).stdout)
+    return out / "edge"
 
 
-@pytest.fixture(scope="session")
-def sam2(tmp_path_factory):
-    return built(tmp_path_factory, "sam2")
+def server_of(edge):
+    return edge.parent / "server"
 
 
-@pytest.fixture(scope="session")
-def edgetam(tmp_path_factory):
-    return built(tmp_path_factory, "edgetam")
+def _model(name, *options, weights="random"):
+    @pytest.fixture(scope="session")
+    def fixture(tmp_path_factory):
+        return built(tmp_path_factory, name, *options, weights=weights)
+
+    return fixture
 
 
-@pytest.fixture(scope="session")
-def mvit(tmp_path_factory):
-    return built(tmp_path_factory, "mvit", "--batch", "1:16")
-
-
-@pytest.fixture(scope="session")
-def whisper(tmp_path_factory):
-    """Whisper tiny.en with its real weights."""
-    from clips import TINY_EN
-
-    return built(tmp_path_factory, "whisper-tiny.en", weights=TINY_EN)
-
-
-@pytest.fixture(scope="session")
-def blip(tmp_path_factory):
-    return built(tmp_path_factory, "blip")
-
-
-@pytest.fixture(scope="session")
-def yolo(tmp_path_factory):
-    return built(tmp_path_factory, "yolo11n-pose", "--batch", "1:16")
+sam2 = _model("sam2")
+edgetam = _model("edgetam")
+mvit = _model("mvit", "--batch", "1:16")
+whisper = _model("whisper-tiny.en", weights=TINY_EN)  # the real weights
+blip = _model("blip")
+yolo = _model("yolo11n-pose", "--batch", "1:16")
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 TOY = f"{Path(__file__).parent / 'toy.py'}:MODEL"
+TOY_TEXT = f"{Path(__file__).parent / 'toy_text.py'}:MODEL"
 
 
 @pytest.fixture(scope="session")
@@ -27,3 +28,22 @@ def toy_copy(toy_artifact, tmp_path):
     import shutil
 
     return Path(shutil.copytree(toy_artifact.path, tmp_path / "toy"))
+
+
+def both(model, folder, **options):
+    """The `.pte` and the `.pt2` of one build."""
+    from edgeexport.build import build_targets
+
+    return build_targets(model, targets=("xnnpack", "aoti"), weights="random", outs=(folder / "edge", folder / "server"), **options)
+
+
+@pytest.fixture(scope="session")
+def toy_both(tmp_path_factory):
+    """The toy model for phone and server, batch 1..3."""
+    return both(TOY, tmp_path_factory.mktemp("toy-both"), batch="1:3")
+
+
+@pytest.fixture(scope="session")
+def text_both(tmp_path_factory):
+    """The toy that writes, for phone and server."""
+    return both(TOY_TEXT, tmp_path_factory.mktemp("text-both"))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from conftest import TOY_TEXT
 
 import edgeexport
 from edgeexport.artifact import record
@@ -18,16 +19,11 @@ from edgeexport.errors import ArtifactError, CheckFailed, UsageError
 from edgeexport.runtime.pt2 import read_libraries
 
 HERE = Path(__file__).parent
-MODEL = f"{HERE / 'toy_text.py'}:MODEL"
 
 
 @pytest.fixture(scope="module")
-def artifacts(tmp_path_factory):
-    """The `.pte` and the `.pt2` of one build."""
-    from edgeexport.build import build_targets
-
-    folder = tmp_path_factory.mktemp("both")
-    return build_targets(MODEL, targets=("xnnpack", "aoti"), weights="random", outs=(folder / "edge", folder / "server"))
+def artifacts(text_both):
+    return text_both
 
 
 @pytest.fixture(scope="module")
@@ -219,34 +215,34 @@ def test_a_package_that_is_no_archive_is_a_finding(copy):
 )  # fmt: skip
 def test_wrong_settings_are_refused_before_any_work(tmp_path, options, said):
     with pytest.raises(UsageError, match=said):
-        edgeexport.build(MODEL, weights="random", out=tmp_path / "out", **{"target": "aoti", **options})
+        edgeexport.build(TOY_TEXT, weights="random", out=tmp_path / "out", **{"target": "aoti", **options})
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_cuda_without_a_gpu_is_refused(tmp_path):
     with pytest.raises(UsageError, match="sees no GPU"):
-        edgeexport.build(MODEL, target="aoti", device="cuda", weights="random", out=tmp_path / "out")
+        edgeexport.build(TOY_TEXT, target="aoti", device="cuda", weights="random", out=tmp_path / "out")
 
 
 def test_a_missing_compiler_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(UsageError, match=r"'no-such-compiler' is not there.*apt install g\+\+"):
-        edgeexport.build(MODEL, target="aoti", weights="random", out=tmp_path / "out")
+        edgeexport.build(TOY_TEXT, target="aoti", weights="random", out=tmp_path / "out")
 
 
 @pytest.mark.skipif("avx512f" in cpu_flags(), reason="this CPU has AVX-512")
 def test_a_level_that_this_cpu_lacks_is_refused(tmp_path):
     with pytest.raises(UsageError, match="has no avx512"):
-        edgeexport.build(MODEL, target="aoti", cpu_isa="x86-64-v4", weights="random", out=tmp_path / "out")
+        edgeexport.build(TOY_TEXT, target="aoti", cpu_isa="x86-64-v4", weights="random", out=tmp_path / "out")
 
 
 def test_two_targets_need_two_folders_and_differ(tmp_path):
     from edgeexport.build import build_targets
 
     with pytest.raises(UsageError, match="given twice"):
-        build_targets(MODEL, targets=("aoti", "aoti"), weights="random")
-    command = [sys.executable, "-m", "edgeexport", "build", MODEL, "--target", "aoti", "--target", "xnnpack", "--out", str(tmp_path / "x")]
+        build_targets(TOY_TEXT, targets=("aoti", "aoti"), weights="random")
+    command = [sys.executable, "-m", "edgeexport", "build", TOY_TEXT, "--target", "aoti", "--target", "xnnpack", "--out", str(tmp_path / "x")]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2 and "2 targets need 2 folders" in done.stderr
 

@@ -13,7 +13,7 @@ PACKAGE = Path(edgeexport.__file__).parent
 ROWS = [
     {"__main__"},
     {"cli"},
-    {"build", "parity"},
+    {"build", "parity", "serve"},
     {"checks"},
     {"catalog"},
     {"models", "recipes"},

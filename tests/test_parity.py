@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import TOY
 from safetensors.torch import load_file, save_file
 
 from edgeexport.artifact import record
@@ -16,14 +17,10 @@ from edgeexport.method import Option, Pipeline
 from edgeexport.parity import FILES, parity, write
 from edgeexport.parity.pipelines import compare_results, run_pipeline
 
-TOY = f"{Path(__file__).parent / 'toy.py'}:MODEL"
-
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("parity")
-    artifacts = build_targets(TOY, targets=("xnnpack", "aoti"), weights="random", batch="1:3", outs=(folder / "edge", folder / "server"))
-    return [a.path for a in artifacts]
+def both(toy_both):
+    return [a.path for a in toy_both]
 
 
 def with_golden(path, folder, change):

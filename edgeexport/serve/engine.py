@@ -1,0 +1,120 @@
+"""Ray Serve: replicas, queues, drain. The scheduler is Ray's; here is only what it is told."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgeexport.artifact import open_artifact
+from edgeexport.errors import UsageError
+
+NAME = "edgeexport"
+
+BATCH_WAIT_S = 0.005
+"""How long a request waits for others to share its batch with; a call of a program takes longer than that."""
+
+
+@dataclass(frozen=True)
+class Service:
+    """What is served, and how: `queue` requests wait for a replica, more are refused with 503; `ongoing` are at a replica."""
+
+    artifact: Path
+    replicas: int = 1
+    threads: int | None = None
+    host: str = "127.0.0.1"
+    port: int = 8000
+    metrics_port: int = 8001
+    queue: int = 256
+    ongoing: int = 32
+    batching: bool = True
+    drain_s: float = 30.0
+    max_body_bytes: int = 256 * 1024 * 1024
+    address: str | None = None
+
+
+def serve(service: Service, on_ready: Callable[[str], None]) -> None:
+    """Serve until SIGTERM or Ctrl-C, then take no more requests, finish those under way, and end. Raises UsageError, ArtifactError."""
+    artifact = open_artifact(service.artifact)
+    if artifact.program_path.suffix != ".pt2":
+        raise UsageError(f"{service.artifact} is for a phone ({artifact.program_path.name}). Serve a server package: build it with --target aoti.")
+    _refuse_taken(service.host, service.port)
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anyone
+    try:
+        import ray
+        from ray import serve as ray_serve
+    except ImportError as error:
+        raise UsageError("Serving needs Ray: pip install 'edgeexport[serve]'.") from error
+
+    if service.address is None:
+        _refuse_taken(service.host, service.metrics_port)
+        cores = os.cpu_count() or 1
+        ray.init(num_cpus=max(cores, service.replicas), include_dashboard=False, _metrics_export_port=service.metrics_port, log_to_driver=False, logging_level="error")
+    else:
+        ray.init(address=service.address, log_to_driver=False, logging_level="error")
+    try:
+        ray_serve.start(http_options={"host": service.host, "port": service.port}, logging_config={"log_level": "ERROR", "enable_access_log": False})
+        ray_serve.run(_application(service), name=NAME, route_prefix="/")
+        on_ready(f"http://{service.host}:{service.port}")
+        _wait_for_a_signal()
+    finally:
+        ray_serve.delete(NAME)  # replicas finish what they have, up to drain_s
+        if service.address is None:
+            ray_serve.shutdown()
+        ray.shutdown()
+
+
+def _application(service: Service):
+    from ray import serve as ray_serve
+
+    threads = service.threads or max(1, (os.cpu_count() or 1) // service.replicas)
+
+    def app():
+        from edgeexport.serve.app import make_app
+
+        return make_app(str(service.artifact.resolve()), threads, batch_by_ray if service.batching else None, service.max_body_bytes)
+
+    deployment = ray_serve.deployment(
+        ray_serve.ingress(app)(), name=NAME, num_replicas=service.replicas, max_ongoing_requests=service.ongoing, max_queued_requests=service.queue,
+        graceful_shutdown_timeout_s=service.drain_s, graceful_shutdown_wait_loop_s=0.5, health_check_period_s=5, ray_actor_options={"num_cpus": 1},
+    )  # fmt: skip
+    return deployment.bind()
+
+
+def batch_by_ray(name: str, most: int, call: Callable) -> Callable:
+    """`call`, which takes a list, as a function of one: Ray gathers requests up to `most` rows."""
+    from ray import serve as ray_serve
+
+    gather = ray_serve.batch(max_batch_size=most, batch_wait_timeout_s=BATCH_WAIT_S, batch_size_fn=lambda calls: sum(c.rows for c in calls))
+
+    @gather
+    async def gathered(calls):
+        return await call(calls)
+
+    async def one(item):
+        answer = await gathered(item)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    return one
+
+
+def _refuse_taken(host: str, port: int) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise UsageError(f"Port {port} of {host} cannot be used ({error.strerror}). Give another one.") from error
+
+
+def _wait_for_a_signal() -> None:
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    ended.wait()
