@@ -19,6 +19,9 @@ from edgeexport.method import Dim, Input
 
 MANIFEST = "manifest.json"
 GOLDEN = "golden.safetensors"
+PROGRAMS = "programs.pt2"
+"""The captured ExportedPrograms, in a server artifact."""
+
 FORMAT = 1
 
 

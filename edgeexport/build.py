@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgeexport import catalog
-from edgeexport.artifact import FORMAT, GOLDEN, Artifact, Staging, input_to_json, open_artifact, record, staged, write_manifest
+from edgeexport.artifact import FORMAT, GOLDEN, PROGRAMS, Artifact, Staging, input_to_json, open_artifact, record, staged, write_manifest
 from edgeexport.checks import run_checks, to_json
 from edgeexport.errors import CheckFailed, UsageError
 from edgeexport.method import Dim, Finding, Method, Model, Tolerance, Weights
@@ -112,6 +112,13 @@ def _emit(request: _Request, source: _Source, recipe: Recipe, passes: tuple, sta
         emitted = recipe.emit(programs, staging.folder / program)
     for name, content in source.files.items():
         (staging.folder / name).write_bytes(content)
+    files = [program, *source.files]
+    if recipe.keeps_programs:
+        from edgeexport.programs import save_programs
+
+        with progress.step("keep the captured programs"):
+            save_programs({name: captured.program for name, captured in source.captured.items()}, staging.folder / PROGRAMS)
+        files.append(PROGRAMS)
     found = request.model
     manifest = {
         "format": FORMAT,
@@ -123,7 +130,7 @@ def _emit(request: _Request, source: _Source, recipe: Recipe, passes: tuple, sta
         "weights": asdict(source.weights) | {"size_bytes": _weight_bytes(source.methods)},
         "recipe": {"name": recipe.name, "precision": request.precision, "passes": [p.__name__ for p in passes], "settings": recipe.settings},
         "versions": _versions(),
-        "files": {name: record(staging.folder / name) for name in (program, *source.files)},
+        "files": {name: record(staging.folder / name) for name in files},
         "methods": [_method_json(m, source, reports[m.name], emitted[m.name], request.tolerance) for m in source.methods],
         "prepare": dict(found.prepare),
         "findings": [],

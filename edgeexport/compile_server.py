@@ -45,6 +45,9 @@ class ServerRecipe:
     isa: CpuIsa
     inductor: Mapping[str, Any]
 
+    keeps_programs: ClassVar[bool] = True
+    """Whether the artifact holds the captured ExportedPrograms too."""
+
     @property
     def settings(self) -> dict[str, Any]:
         """What the manifest keeps: the device, the CPU flags without which the package must not be loaded, and Inductor's settings."""

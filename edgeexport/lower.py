@@ -61,6 +61,9 @@ class EdgeRecipe:
     edge_passes: Callable[[], Sequence]
     around: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext
 
+    keeps_programs: ClassVar[bool] = False
+    """Whether the artifact holds the captured ExportedPrograms too."""
+
     @property
     def settings(self) -> dict[str, Any]:
         """It has none that a user sets."""

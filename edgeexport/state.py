@@ -50,12 +50,18 @@ def lift_state(program: ExportedProgram, names: Iterable[str]) -> ExportedProgra
         OutputSpec(OutputKind.USER_INPUT_MUTATION, s.arg, lifted[s.target].arg.name) if s.kind is OutputKind.BUFFER_MUTATION else s
         for s in signature.output_specs
     ]
-    flat = (*pytree.tree_leaves(program.example_inputs), *state.values())
-    call = program.module_call_graph[0].signature
-    in_spec = pytree.tree_flatten((tuple(flat), {}))[1]
-    entry = ModuleCallEntry("", ModuleCallSignature([], [], in_spec, call.out_spec))
+    count = sum(spec.kind is InputKind.USER_INPUT for spec in inputs)
+    in_spec = pytree.tree_flatten((tuple(range(count)), {}))[1]
+    entry = ModuleCallEntry("", ModuleCallSignature([], [], in_spec, program.module_call_graph[0].signature.out_spec))
+    examples = None if program.example_inputs is None else ((*pytree.tree_leaves(program.example_inputs), *state.values()), {})
+    return _program(program, program.graph_module, ExportGraphSignature(inputs, outputs), program.state_dict, program.constants, [entry], examples)
+
+
+def with_examples(program: ExportedProgram, inputs: tuple | None) -> ExportedProgram:
+    """The same program with these inputs as the ones it was captured with; with None, with none."""
+    examples = None if inputs is None else (inputs, {})
     return _program(
-        program, program.graph_module, ExportGraphSignature(inputs, outputs), program.state_dict, program.constants, [entry], (flat, {})
+        program, program.graph_module, program.graph_signature, program.state_dict, program.constants, program.module_call_graph, examples
     )
 
 

@@ -1,12 +1,15 @@
 """Phone and server beside each other, from their files alone."""
 
+import dataclasses
 import json
 import shutil
+import struct
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 from conftest import TOY
 from safetensors.torch import load_file, save_file
 
@@ -38,12 +41,16 @@ def with_golden(path, folder, change):
 def test_eager_and_both_programs_agree_pair_by_pair(both, tmp_path):
     found = parity(both)
     assert found.passed, found
-    assert [line.pair for line in found.lines] == ["eager ~ xnnpack-fp32", "eager ~ aoti-fp32", "xnnpack-fp32 ~ aoti-fp32"]
-    assert all(line.cases == 4 and 0 < line.max_abs_relative < 1e-5 for line in found.lines)
+    assert [line.pair for line in found.lines] == [
+        "eager ~ ExportedProgram", "eager ~ xnnpack-fp32", "eager ~ aoti-fp32",
+        "ExportedProgram ~ xnnpack-fp32", "ExportedProgram ~ aoti-fp32", "xnnpack-fp32 ~ aoti-fp32",
+    ]  # fmt: skip
+    assert all(line.cases == 4 and line.max_abs_relative < 1e-5 for line in found.lines)
+    assert all(line.max_abs_relative > 0 for line in found.lines[1:]), "they compute in other orders"
     write(found, tmp_path)
     data = json.loads((tmp_path / FILES[0]).read_text())
     page = (tmp_path / FILES[1]).read_text()
-    assert data["passed"] and len(data["lines"]) == 3 and "the same everywhere" in page and page.count('class="bar ') == 3
+    assert data["passed"] and len(data["lines"]) == 6 and "the same everywhere" in page and page.count('class="bar ') == 6
 
 
 def test_one_answer_that_differs_fails_its_pairs_and_names_the_case(both, tmp_path):
@@ -52,7 +59,8 @@ def test_one_answer_that_differs_fails_its_pairs_and_names_the_case(both, tmp_pa
 
     copy = with_golden(both[0], tmp_path, change)
     found = parity([copy, both[1]])
-    assert [line.passed for line in found.lines] == [False, False, True]
+    assert [line.passed for line in found.lines] == [False] * 3 + [True] * 3
+    assert found.places == ("classify: the ExportedProgram itself does not say what eager said; it was so before any target",)
     assert "batch=2" in found.lines[0].worst_case and "NOT the same" in write_page(found, tmp_path)
 
 
@@ -68,14 +76,18 @@ def test_a_program_that_does_not_answer_is_a_failure_with_the_reason(both, tmp_p
     manifest["files"]["toy.pt2"] = record(copy / "toy.pt2")
     (copy / "manifest.json").write_text(json.dumps(manifest))
     found = parity([both[0], copy])
-    assert not found.passed and [line.passed for line in found.lines] == [True, False, False]
-    assert "cannot load" in found.lines[1].message
+    failed = {line.pair: line.message for line in found.lines if not line.passed}
+    assert list(failed) == ["eager ~ aoti-fp32", "ExportedProgram ~ aoti-fp32", "xnnpack-fp32 ~ aoti-fp32"]
+    assert all("cannot load" in message for message in failed.values())
 
 
 def test_artifacts_of_different_ranges_are_compared_where_they_meet(both, tmp_path):
     (wide,) = build_targets(TOY, weights="random", batch="1:7", outs=(tmp_path / "wide",))
     found = parity([wide.path, both[1]])
-    assert found.passed and [line.cases for line in found.lines] == [5, 4, 4]
+    assert found.passed and {line.pair: line.cases for line in found.lines} == {
+        "eager ~ ExportedProgram": 4, "eager ~ xnnpack-fp32": 5, "eager ~ aoti-fp32": 4,
+        "ExportedProgram ~ xnnpack-fp32": 4, "ExportedProgram ~ aoti-fp32": 4, "xnnpack-fp32 ~ aoti-fp32": 4,
+    }  # fmt: skip
 
 
 def test_artifacts_of_other_weights_and_no_artifacts_are_refused(both, tmp_path):
@@ -152,3 +164,83 @@ def test_pipelines_run_on_made_samples_and_their_pictures_are_compared(tmp_path)
     assert list(compare_results({"0": found["0"], "again": found["0"]})) == []
     (difference,) = compare_results(found)
     assert difference.place == "result.mask" and "0.29% of its pixels differ" in difference.other
+
+
+def with_one_weight_changed(path, folder, file, find):
+    """A copy whose program has one other number in one weight, and a manifest that vouches for it."""
+    copy = Path(shutil.copytree(path, folder / "damaged"))
+    content = bytearray((copy / file).read_bytes())
+    place = content.find(find)
+    assert place > 0, "the weight is in the file as it is"
+    content[place : place + 4] = struct.pack("<f", 7.0)
+    (copy / file).write_bytes(content)
+    manifest = json.loads((copy / "manifest.json").read_text())
+    manifest["files"][file] = record(copy / file)
+    (copy / "manifest.json").write_text(json.dumps(manifest))
+    return copy
+
+
+def head_of_the_toy():
+    from toy import Toy
+
+    from edgeexport.weights import randomize
+
+    module = Toy().eval()
+    randomize(module, 0)
+    return module.head.weight.detach().numpy().tobytes()
+
+
+@pytest.mark.parametrize(("side", "file"), [(0, "toy.pte"), (1, "toy.pt2")])
+def test_one_corrupted_weight_is_caught_and_located(both, tmp_path, side, file):
+    damaged = with_one_weight_changed(both[side], tmp_path, file, head_of_the_toy())
+    found = parity([damaged if index == side else path for index, path in enumerate(both)])
+    assert not found.passed
+    (place,) = found.places
+    assert "classify: the weight 'head.weight' is another" in place and "in head (" in place and "self.head(x.mean(1))" in place, place
+
+
+def test_a_corrupted_weight_without_the_exported_programs_says_what_is_needed(both, tmp_path):
+    damaged = with_one_weight_changed(both[0], tmp_path, "toy.pte", head_of_the_toy())
+    (place,) = parity([damaged]).places
+    assert "server artifact of the same build" in place
+
+
+def test_a_pass_that_changes_the_numbers_is_named(both, tmp_path, monkeypatch):
+    from edgeexport.artifact import open_artifact
+    from edgeexport.parity import locate as module
+    from edgeexport.rewrite import PassResult
+
+    def double_the_head(program):
+        program.state_dict["head.weight"] = torch.nn.Parameter(program.state_dict["head.weight"] * 2.0)
+        return PassResult(program, True, 1)
+
+    artifact, kept = open_artifact(both[0]), open_artifact(both[1])
+    recipe = module._recipe(artifact)
+    broken = dataclasses.replace(recipe, passes=(*recipe.passes[:2], double_the_head, *recipe.passes[2:]))
+    monkeypatch.setattr(module, "_recipe", lambda artifact: broken)
+    monkeypatch.setattr(module, "_weights", lambda *arguments: ())
+    (place,) = module.locate(artifact, kept, "classify")
+    assert "the pass double_the_head changes the numbers" in place.what
+
+
+def test_a_module_that_is_lowered_to_something_else_is_found(both, monkeypatch):
+    """A recipe that emits another program than it is given: from the patch embedding on everything differs, and that is named."""
+    from edgeexport.artifact import open_artifact
+    from edgeexport.parity import locate as module
+
+    artifact, kept = open_artifact(both[0]), open_artifact(both[1])
+    recipe = module._recipe(artifact)
+
+    class Wrong:
+        passes, suffix = recipe.passes, recipe.suffix
+
+        def emit(self, programs, path):
+            for program in programs.values():
+                name = next(n for n in program.state_dict if "norm.weight" in n or "norm_weight" in n)
+                program.state_dict[name] = torch.nn.Parameter(program.state_dict[name] + 1.0)
+            return recipe.emit(programs, path)
+
+    monkeypatch.setattr(module, "_recipe", lambda artifact: Wrong())
+    monkeypatch.setattr(module, "_weights", lambda *arguments: ())
+    (place,) = module.locate(artifact, kept, "classify")
+    assert place.module == "norm" and "self.qkv(self.norm(x))" in place.source, place

@@ -50,6 +50,10 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _print(found, out: Path | None) -> None:
+    from rich.markup import escape
+
+    from edgeexport.parity import FILES
+
     table = display.table(f"Parity of {found.model}", "", "method", "pair", "cases", "max abs", "/ range", "SQNR", "task metric", "allowed", "worst case")
     for line in found.lines:
         metrics = ", ".join(f"{name} {value:.5f}" for name, value in line.metrics.items())
@@ -61,7 +65,9 @@ def _print(found, out: Path | None) -> None:
     console.print(table)
     for difference in found.differences:
         console.print(f"[red]FAILED[/red] {difference.sides}: {difference.place}: {difference.one!r} and {difference.other!r}", soft_wrap=True)
+    for place in found.places:
+        console.print(f"[yellow]located[/yellow] {escape(place)}", soft_wrap=True)
     if len(found.pipeline) > 1 and not found.differences:
         console.print(f"[green]ok[/green] the whole pipeline says the same: {', '.join(found.pipeline)}")
     if out is not None:
-        console.print(f"Written: {', '.join(str(out / name) for name in ('parity.json', 'parity.html'))}", soft_wrap=True)
+        console.print(f"Written: {', '.join(str(out / name) for name in FILES)}", soft_wrap=True)

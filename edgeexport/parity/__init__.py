@@ -1,8 +1,8 @@
 """Do phone and server say the same? Artifacts of one model over shared inputs, pair by pair, from their files alone.
 
-Every artifact answers in a process of its own (a bad program can crash it) to the first one's cases, at every bound of the dynamic
-dimensions, and runs its whole pipeline on the same photo, sound or film. Then every pair of answers is compared: each with
-eager's, which the artifacts hold, and with each other.
+Every side answers in a process of its own (a bad program can crash it) to the first artifact's cases, at every bound of the dynamic
+dimensions, and runs its whole pipeline on the same photo, sound or film. The sides are the artifacts' programs and, where one keeps them,
+the ExportedPrograms. Then every pair of answers is compared: each with eager's, which the artifacts hold, and with each other.
 """
 
 from __future__ import annotations
@@ -12,21 +12,22 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from edgeexport.artifact import Artifact, open_artifact
+from edgeexport.artifact import PROGRAMS, Artifact, open_artifact
 from edgeexport.checks.numerics import case_label
 from edgeexport.compare import METRICS, Comparison
-from edgeexport.errors import UsageError
+from edgeexport.errors import EdgeExportError, UsageError
 from edgeexport.parity.pipelines import Difference, compare_results, shown
+from edgeexport.runtime.program import RUNTIMES
 
 PAIR_FACTOR = 2.0
 """Two programs may each be off eager by the tolerance, in opposite directions."""
 
-EAGER = "eager"
+EAGER, EXPORTED = "eager", "ExportedProgram"
 
 FILES = ("parity.json", "parity.html")
 """What `write` writes."""
@@ -51,13 +52,14 @@ class Line:
 
 @dataclass(frozen=True)
 class Parity:
-    """What was compared: the sides with their artifacts, a line for each method and pair, and the pipelines' differences."""
+    """What was compared: the sides with their artifacts, a line for each method and pair, the pipelines' differences, and where sides part."""
 
     model: str
     sides: Mapping[str, str]
     lines: tuple[Line, ...]
     pipeline: Mapping[str, Any]
     differences: tuple[Difference, ...]
+    places: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -85,12 +87,36 @@ def parity(paths: Sequence[str | Path], options: Mapping[str, Any] | None = None
     artifacts = _opened(paths)
     first = next(iter(artifacts.values()))
     with tempfile.TemporaryDirectory() as folder:
-        sides = {name: _answers(artifact, first, options or {}, Path(folder) / name.replace("/", "_")) for name, artifact in artifacts.items()}
+        sides = {}
+        for number, (name, artifact, engine) in enumerate(_sides(artifacts)):
+            sides[name] = _answers(artifact, engine, first, options or {}, Path(folder) / str(number))
         lines = tuple(_lines(first, artifacts, {EAGER: _Side(first.golden(), None, ""), **sides}))
         failures = [Difference(name, "its process", "", side.failure) for name, side in sides.items() if side.failure]
         differences = (*failures, *compare_results({name: side.result for name, side in sides.items() if side.result}))
     results = {name: shown(side.result) for name, side in sides.items() if side.result}
-    return Parity(first.manifest["model"]["name"], {n: str(a.path) for n, a in artifacts.items()}, lines, results, differences)
+    places = tuple(_places(lines, artifacts, sides))
+    return Parity(first.manifest["model"]["name"], {n: str(a.path) for n, a in artifacts.items()}, lines, results, differences, places)
+
+
+def _places(lines: Sequence[Line], artifacts: Mapping[str, Artifact], sides: Mapping[str, _Side]) -> Iterator[str]:
+    """Where the programs that do not say what eager says part from the ExportedPrograms, if an artifact keeps those."""
+    from edgeexport.parity.locate import locate
+
+    kept = next((a for a in artifacts.values() if PROGRAMS in a.manifest["files"]), None)
+    wrong = {line.method for line in lines if not line.passed and line.pair == f"{EAGER} ~ {EXPORTED}"}
+    yield from (f"{method}: the ExportedProgram itself does not say what eager said; it was so before any target" for method in sorted(wrong))
+    failed = {name: [line.method for line in lines if not line.passed and line.pair == f"{EAGER} ~ {name}" and line.method not in wrong] for name in artifacts}
+    for name, methods in failed.items():
+        if not methods or sides[name].failure:
+            continue
+        if kept is None:
+            yield f"{name}: where it differs can be found with a server artifact of the same build beside it, which keeps the ExportedPrograms"
+            continue
+        try:
+            found = [str(place) for place in locate(artifacts[name], kept, methods[0])]
+        except EdgeExportError as error:
+            found = [f"it could not be found ({error})"]
+        yield from (f"{name}: {place}" for place in dict.fromkeys(found or ["weights, passes and the values of all modules are right for its first case"]))
 
 
 def _opened(paths: Sequence[str | Path]) -> dict[str, Artifact]:
@@ -112,12 +138,21 @@ def _opened(paths: Sequence[str | Path]) -> dict[str, Artifact]:
     return dict(zip(names, opened))
 
 
-def _answers(artifact: Artifact, first: Artifact, options: Mapping, folder: Path) -> _Side:
+def _sides(artifacts: Mapping[str, Artifact]) -> Iterator[tuple[str, Artifact, str]]:
+    """(name, artifact, engine) of each side: the ExportedPrograms of the first artifact that keeps them, then each artifact's own program."""
+    kept = next((a for a in artifacts.values() if PROGRAMS in a.manifest["files"]), None)
+    if kept is not None:
+        yield EXPORTED, kept, "exported"
+    for name, artifact in artifacts.items():
+        yield name, artifact, RUNTIMES[artifact.program_path.suffix]
+
+
+def _answers(artifact: Artifact, engine: str, first: Artifact, options: Mapping, folder: Path) -> _Side:
     """What a process of its own answered."""
     from safetensors.torch import load_file
 
     folder.mkdir()
-    command = [sys.executable, "-m", "edgeexport.parity.process", str(artifact.path), str(first.path), str(folder), json.dumps(dict(options))]
+    command = [sys.executable, "-m", "edgeexport.parity.process", str(artifact.path), engine, str(first.path), str(folder), json.dumps(dict(options))]
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     answers, result = folder / "answers.safetensors", folder / "result.json"
     failure = "" if done.returncode == 0 else " | ".join(done.stderr.strip().splitlines()[-2:]) or f"ended with code {done.returncode}"
@@ -126,7 +161,7 @@ def _answers(artifact: Artifact, first: Artifact, options: Mapping, folder: Path
     )  # fmt: skip
 
 
-def _lines(first: Artifact, artifacts: Mapping[str, Artifact], sides: Mapping[str, _Side]):
+def _lines(first: Artifact, artifacts: Mapping[str, Artifact], sides: Mapping[str, _Side]) -> Iterator[Line]:
     for name, entry in first.methods.items():
         for one, other in itertools.combinations(sides, 2):
             yield _line(entry, one, other, sides, _common(name, artifacts, (one, other)))
@@ -135,7 +170,8 @@ def _lines(first: Artifact, artifacts: Mapping[str, Artifact], sides: Mapping[st
 def _common(method: str, artifacts: Mapping[str, Artifact], pair: tuple[str, str]) -> list[dict]:
     """The first artifact's cases that every side of the pair was built for (one may take a larger batch)."""
     first = next(iter(artifacts.values()))
-    dims = [{d["name"]: d["verified"] or d["asked"] for d in artifacts[s].methods[method]["dims"]} for s in pair if s != EAGER]
+    built = {EXPORTED: next((a for a in artifacts.values() if PROGRAMS in a.manifest["files"]), first), **artifacts}
+    dims = [{d["name"]: d["verified"] or d["asked"] for d in built[s].methods[method]["dims"]} for s in pair if s != EAGER]
     return [
         case for case in first.methods[method]["cases"]
         if all(bounds[name][0] <= size <= bounds[name][1] for bounds in dims for name, size in case["sizes"].items())
@@ -143,7 +179,7 @@ def _common(method: str, artifacts: Mapping[str, Artifact], pair: tuple[str, str
 
 
 def _line(entry: dict, one: str, other: str, sides: Mapping[str, _Side], cases: list[dict]) -> Line:
-    factor = 1.0 if EAGER in (one, other) else PAIR_FACTOR
+    factor = 1.0 if {EAGER, EXPORTED} & {one, other} else PAIR_FACTOR
     limit, least_db = entry["tolerance"]["max_abs_relative"] * factor, entry["tolerance"]["min_sqnr_db"] - (6.0 if factor > 1.0 else 0.0)
     allowed = f"max abs <= {limit:.0e} x range, SQNR >= {least_db:.0f} dB"
     worst, label, sqnr, metrics, passed, message = None, "", float("inf"), {}, bool(cases), "" if cases else "they have no size in common"

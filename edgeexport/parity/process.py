@@ -1,7 +1,8 @@
-"""The child process of `parity`: python -m edgeexport.parity.process ARTIFACT FIRST FOLDER OPTIONS."""
+"""The child process of `parity`: python -m edgeexport.parity.process ARTIFACT ENGINE FIRST FOLDER OPTIONS."""
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from pathlib import Path
@@ -13,11 +14,12 @@ from edgeexport.parity.pipelines import run_pipeline
 from edgeexport.runtime.program import Program
 
 
-def main(path: str, first: str, folder: str, options: str) -> None:
-    """Answer every case of the artifact FIRST that this one takes, then run the pipeline; what was written before a crash stays."""
+def main(path: str, engine: str, first: str, folder: str, options: str) -> None:
+    """With the runtime ENGINE, answer every case of the artifact FIRST that this one takes, then run the pipeline; what was written before a crash stays."""
     from safetensors.torch import save_file
 
     program, cases_of = Program(open_artifact(path)), open_artifact(first)
+    program.engine = importlib.import_module(f"edgeexport.runtime.{engine}").Engine(program.artifact)
     save_file(_answers(program, cases_of), Path(folder) / "answers.safetensors")
     pipeline = catalog.model(program.manifest["model"]["asked"]).pipeline
     if pipeline is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
@@ -39,9 +39,14 @@ class Engine:
         return call
 
     def new_state(self) -> dict[str, torch.Tensor]:
-        """The state of a new conversation, by name: what every method together changes, zero."""
-        specs = {s["name"]: s for entry in self._entries.values() for s in entry["state"]}
-        return {n: torch.zeros(s["shape"], dtype=getattr(torch, s["dtype"]), device=self._device) for n, s in specs.items()}
+        """The state of a new conversation, zero."""
+        return {name: tensor.to(self._device) for name, tensor in zero_state(self._entries).items()}
+
+
+def zero_state(entries: Mapping[str, dict]) -> dict[str, torch.Tensor]:
+    """What every method of a manifest together changes, by name, zero."""
+    specs = {s["name"]: s for entry in entries.values() for s in entry["state"]}
+    return {name: torch.zeros(s["shape"], dtype=getattr(torch, s["dtype"])) for name, s in specs.items()}
 
 
 def set_threads(count: int) -> None:

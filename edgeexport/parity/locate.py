@@ -1,0 +1,227 @@
+"""Where two sides part: a weight that is another, a pass that changes the numbers, or the first module whose value differs.
+
+Asked in this order, from the files alone: the ExportedPrograms that a server artifact keeps, and the recipe in the manifest. A
+weight is found by its bytes; a pass by running the program after each; what is left is in lowering or in the runtime, and
+is found by emitting the program once more with the values of its modules as further outputs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.utils._pytree as pytree
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind, OutputSpec, TensorArgument
+from torch.fx import Node
+
+from edgeexport import catalog
+from edgeexport.artifact import PROGRAMS, Artifact, dims_of, input_from_json
+from edgeexport.checks.numerics import GoldenAnswers, case_inputs
+from edgeexport.compare import Comparison
+from edgeexport.programs import load_programs
+from edgeexport.rewrite import run_passes
+from edgeexport.runtime.program import Program
+from edgeexport.runtime.pte import read_constants
+from edgeexport.state import copied, with_examples
+
+PROBES = 40
+"""Values of modules that are looked at; more outputs than that change what is lowered too much."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in the model: what differs, the module by its name in the user's model, and the line of source that computes with it."""
+
+    method: str
+    what: str
+    module: str
+    source: str
+
+    def __str__(self) -> str:
+        return f"{self.method}: {self.what}, in {self.module or 'the model itself'} ({self.source or 'its line is not known'})"
+
+
+def locate(artifact: Artifact, kept: Artifact, method: str) -> tuple[Place, ...]:
+    """Where the program of `artifact` first differs from the ExportedProgram of `method` that `kept` holds."""
+    programs = {name: with_examples(program, _examples(kept, name)) for name, program in load_programs(kept.path / PROGRAMS).items()}
+    recipe = _recipe(artifact)
+    weights = tuple(_weights(artifact, recipe, programs))
+    if weights:
+        return weights
+    entry = artifact.methods[method]
+    inputs = _inputs(artifact, entry, entry["cases"][0])
+    return tuple(_passes(recipe, programs[method], method, inputs, artifact)) or tuple(_modules(recipe, programs[method], method, inputs, artifact))
+
+
+def _recipe(artifact: Artifact):
+    """The recipe that the manifest names, with its passes and settings."""
+    recorded = artifact.manifest["recipe"]
+    settings = {"cpu_isa": recorded["settings"]["cpu_isa"]["name"], "device": recorded["settings"]["device"]} if recorded["settings"] else {}
+    recipe = catalog.recipe(recorded["name"], recorded["precision"], settings)
+    return dataclasses.replace(recipe, passes=tuple(p for p in recipe.passes if p.__name__ in recorded["passes"]))
+
+
+def _examples(kept: Artifact, method: str) -> tuple[torch.Tensor, ...]:
+    """Inputs to trace with, of an inner size of each dimension, as at capture."""
+    entry = kept.methods[method]
+    sizes = {d.name: min(d.max, max(d.min, 2)) for d in dims_of(entry).values()}
+    return _inputs(kept, entry, entry["cases"][0] | {"sizes": sizes})
+
+
+def _inputs(artifact: Artifact, entry: Mapping, case: dict) -> tuple[torch.Tensor, ...]:
+    """The inputs of a method's case."""
+    return case_inputs([input_from_json(i) for i in entry["inputs"]], case, GoldenAnswers(artifact.golden()))
+
+
+# weights
+
+
+def _weights(artifact: Artifact, recipe, programs: Mapping[str, ExportedProgram]) -> Iterator[Place]:
+    """Weights that the file holds otherwise than the same recipe makes of the ExportedPrograms."""
+    rewritten = {name: run_passes(copied(program), recipe.passes)[0] for name, program in programs.items()}
+    found = _package_weights if artifact.program_path.suffix == ".pt2" else _pte_weights
+    for method, node, what in found(artifact, recipe, rewritten):
+        user = next(iter(node.users), node)
+        yield Place(method, what, *_source(user))
+
+
+def _package_weights(artifact: Artifact, recipe, rewritten: Mapping[str, ExportedProgram]) -> Iterator[tuple[str, Node, str]]:
+    """Each weight of the package has its name; so it is compared by that."""
+    with zipfile.ZipFile(artifact.program_path) as archive:
+        root = archive.namelist()[0].split("/")[0]
+        stored: dict[str, torch.Tensor] = {}
+        for method, program in rewritten.items():
+            index = json.loads(archive.read(f"{root}/data/aotinductor/{method}/weights_config.json"))
+            for name, tensor, node in _constants(program):
+                entry = index.get(name)
+                if entry is None:  # Inductor took it into its code: a bias of a few numbers, say
+                    continue
+                file, shape, stride, offset = entry
+                if file not in stored:
+                    with archive.open(f"{root}/data/weights/{file}") as record:
+                        stored[file] = torch.load(record, weights_only=True)
+                held = stored[file].as_strided(shape, stride, offset)
+                if held.shape != tensor.shape or not torch.equal(held, tensor):
+                    yield method, node, f"the weight '{name}' is another (max abs {float((held - tensor).abs().max()):.1e})"
+
+
+def _pte_weights(artifact: Artifact, recipe, rewritten: Mapping[str, ExportedProgram]) -> Iterator[tuple[str, Node, str]]:
+    """A `.pte` names its weights by their bytes; so the recipe emits it once more, and what that has and the file lacks is traced back."""
+    with tempfile.TemporaryDirectory() as folder:
+        again = Path(folder) / "again.pte"
+        recipe.emit({name: copied(program) for name, program in rewritten.items()}, again)
+        missing = read_constants(again) - read_constants(artifact.program_path)
+    if not missing:
+        return
+    for method, program in rewritten.items():
+        for name, tensor, node in _constants(program):
+            if any(digest in missing for digest in _digests(tensor)):
+                yield method, node, f"the weight '{name}' is another"
+
+
+def _digests(tensor: torch.Tensor) -> Iterator[str]:
+    """sha256 of a weight's bytes in each order in which a backend stores it."""
+    forms = [tensor]
+    if tensor.dim() == 2:
+        forms.append(tensor.t())
+    if tensor.dim() == 4:
+        forms += [tensor.permute(0, 2, 3, 1), tensor.permute(1, 2, 3, 0)]
+    for form in forms:
+        yield hashlib.sha256(form.contiguous().numpy().tobytes()).hexdigest()
+
+
+def _constants(program: ExportedProgram) -> Iterator[tuple[str, torch.Tensor, Node]]:
+    """(name, value, placeholder) of each weight and constant that the program does not change."""
+    changed = set(program.graph_signature.buffers_to_mutate.values())
+    nodes = {n.name: n for n in program.graph.nodes if n.op == "placeholder"}
+    for spec in program.graph_signature.input_specs:
+        if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR) and spec.target not in changed:
+            store = program.state_dict if spec.target in program.state_dict else program.constants
+            yield spec.target, store[spec.target].detach(), nodes[spec.arg.name]
+
+
+# passes
+
+
+def _passes(recipe, program: ExportedProgram, method: str, inputs: tuple, artifact: Artifact) -> Iterator[Place]:
+    """The first pass after which the program answers otherwise."""
+    want = _run(program, inputs)
+    program = copied(program)
+    for rewrite in recipe.passes:
+        program, _ = run_passes(program, (rewrite,))
+        if not _agree(_run(program, inputs), want, artifact, method):
+            yield Place(method, f"the pass {rewrite.__name__} changes the numbers: build with --skip-pass {rewrite.__name__}", "", "")
+            return
+
+
+def _run(program: ExportedProgram, inputs: tuple) -> list[torch.Tensor]:
+    with torch.no_grad():
+        return pytree.tree_leaves(copied(program).module()(*inputs))
+
+
+def _agree(got: list, want: list, artifact: Artifact, method: str) -> bool:
+    limits = artifact.methods[method]["tolerance"]
+    return all(Comparison.of(g, w).within(limits["max_abs_relative"], limits["min_sqnr_db"]) for g, w in zip(got, want))
+
+
+# modules
+
+
+def _modules(recipe, program: ExportedProgram, method: str, inputs: tuple, artifact: Artifact) -> Iterator[Place]:
+    """The first module whose value the emitted program computes otherwise."""
+    probed, nodes = _probed(program)
+    want = _run(probed, inputs)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / f"probed{recipe.suffix}"
+        recipe.emit({method: run_passes(copied(probed), recipe.passes)[0]}, file)
+        manifest = artifact.manifest | {"program": file.name}
+        emitted = Program(Artifact(Path(folder), manifest))
+        got = list(emitted[method].execute(inputs))
+    limits = artifact.methods[method]["tolerance"]
+    first = len(want) - len(nodes)
+    for node, theirs, ours in zip(nodes, got[first:], want[first:]):
+        compared = Comparison.of(theirs, ours)
+        if not compared.within(limits["max_abs_relative"], limits["min_sqnr_db"]):
+            yield Place(method, f"{node.target} gives another value (max abs {compared.max_abs:.1e}, {compared.max_abs_relative:.1e} x range)", *_source(node))
+            return
+
+
+def _probed(program: ExportedProgram) -> tuple[ExportedProgram, list[Node]]:
+    """The program with the last value of each module as a further output, and the nodes of those, in order."""
+    program = copied(program)
+    last: dict[str, Node] = {}
+    for node in program.graph.nodes:
+        value = node.meta.get("val")
+        if node.op == "call_function" and isinstance(value, torch.Tensor) and value.is_floating_point() and _source(node)[0]:
+            last[_source(node)[0]] = node
+    order = {node: index for index, node in enumerate(program.graph.nodes)}
+    nodes = sorted(last.values(), key=order.__getitem__)
+    step = -(-len(nodes) // PROBES)
+    nodes = nodes[::step] if step else []
+    (output,) = (n for n in program.graph.nodes if n.op == "output")
+    output.args = ((*output.args[0], *nodes),)
+    specs = program.graph_signature.output_specs
+    specs.extend(OutputSpec(OutputKind.USER_OUTPUT, TensorArgument(node.name), None) for node in nodes)
+    outputs = sum(spec.kind is OutputKind.USER_OUTPUT for spec in specs)
+    program.module_call_graph[0].signature.out_spec = pytree.tree_flatten(tuple(range(outputs)))[1]
+    return program, nodes
+
+
+def _source(node: Node) -> tuple[str, str]:
+    """The module that a node belongs to, as the model names it, and its line: 'file.py:12: y = self.fc(x)'."""
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    module = str(stack[-1][0]) if stack else ""
+    lines = re.findall(r'File "([^"]+)", line (\d+), in \S+\s*\n?\s*([^\n]*)', node.meta.get("stack_trace") or "")
+    if not lines:
+        return module, ""
+    file, line, text = lines[-1]
+    return module, f"{Path(file).name}:{line}: {text.strip()}"
