@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import io
 import json
 import re
 import tempfile
-import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,8 @@ import torch
 import torch.utils._pytree as pytree
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind, OutputSpec, TensorArgument
+from torch.export.pt2_archive._package import PT2ArchiveReader
+from torch.export.pt2_archive.constants import AOTINDUCTOR_DIR, WEIGHTS_DIR
 from torch.fx import Node
 
 from edgeexport import catalog
@@ -96,19 +98,17 @@ def _weights(artifact: Artifact, recipe, programs: Mapping[str, ExportedProgram]
 
 def _package_weights(artifact: Artifact, recipe, rewritten: Mapping[str, ExportedProgram]) -> Iterator[tuple[str, Node, str]]:
     """Each weight of the package has its name; so it is compared by that."""
-    with zipfile.ZipFile(artifact.program_path) as archive:
-        root = archive.namelist()[0].split("/")[0]
+    with PT2ArchiveReader(str(artifact.program_path)) as archive:  # it asks no checksum, as the runtime does not
         stored: dict[str, torch.Tensor] = {}
         for method, program in rewritten.items():
-            index = json.loads(archive.read(f"{root}/data/aotinductor/{method}/weights_config.json"))
+            index = json.loads(archive.read_string(f"{AOTINDUCTOR_DIR}{method}/weights_config.json"))
             for name, tensor, node in _constants(program):
                 entry = index.get(name)
                 if entry is None:  # Inductor took it into its code: a bias of a few numbers, say
                     continue
                 file, shape, stride, offset = entry
                 if file not in stored:
-                    with archive.open(f"{root}/data/weights/{file}") as record:
-                        stored[file] = torch.load(record, weights_only=True)
+                    stored[file] = torch.load(io.BytesIO(archive.read_bytes(f"{WEIGHTS_DIR}{file}")), weights_only=True)
                 held = stored[file].as_strided(shape, stride, offset)
                 if held.shape != tensor.shape or not torch.equal(held, tensor):
                     yield method, node, f"the weight '{name}' is another (max abs {float((held - tensor).abs().max()):.1e})"
