@@ -124,15 +124,22 @@ def test_results_that_mean_the_same(changes):
     assert list(compare_results(results(**changes))) == []
 
 
+def test_things_of_equal_rank_may_change_places_but_none_may_be_another():
+    cat, dog, cow = ({"label": label, "box": [float(place), 0.0]} for label, place in ((1, 10), (2, 20), (3, 30)))
+    assert list(compare_results({"edge": {"found": [cat, dog, cow]}, "server": {"found": [dog, cat, cow]}})) == []
+    twice = list(compare_results({"edge": {"found": [cat, dog, cow]}, "server": {"found": [cat, cat, cow]}}))
+    assert [d.place for d in twice] == ["result.found[1].label", "result.found[1].box[0]"]
+
+
 @pytest.mark.parametrize(
     ("changes", "place"),
     [
         ({"text": "a dog"}, "result.text"), ({"scores": [0.6, 0.25]}, "result.scores[0]"), ({"scores": [0.5]}, "result.scores"),
-        ({"found": [{"label": 4, "box": [1.0, 2.0]}]}, "result.found[0].label"), ({"note": "x"}, "result.note"), ({"scores": [float("nan"), 0.25]}, "result.scores[0]"),
+        ({"found": [{"label": 4, "box": [1.0, 2.0]}]}, "result.found[0].label"), ({"scores": [0.25, 0.5]}, "result.scores[0]"), ({"note": "x"}, "result.note"), ({"scores": [float("nan"), 0.25]}, "result.scores[0]"),
     ],
 )  # fmt: skip
 def test_results_that_differ_and_where(changes, place):
-    (difference,) = compare_results(results(**changes))
+    difference, *_ = compare_results(results(**changes))
     assert difference.place == place and difference.sides == "edge ~ server"
 
 
@@ -145,7 +152,7 @@ def test_pipelines_run_on_made_samples_and_their_pictures_are_compared(tmp_path)
         for x in range(dot):
             image.paste((255, 0, 0), (30 * x, 0, 30 * x + 30, 30))
         image.save(mask, format="PNG")
-        return {"photo": photo, "bytes": Path(sound).stat().st_size, "frames": len(list(Path(frames).iterdir())), "said": "edge fp32 of the film"}
+        return {"photo": photo, "nested": [{"photo": photo}], "bytes": Path(sound).stat().st_size, "frames": len(list(Path(frames).iterdir())), "said": "edge fp32 of the film"}
 
     def options(dot):
         return (
@@ -161,6 +168,7 @@ def test_pipelines_run_on_made_samples_and_their_pictures_are_compared(tmp_path)
         (tmp_path / str(dot)).mkdir()
         found[str(dot)] = run_pipeline(Program, Pipeline(options(dot), run), tmp_path / str(dot), {})
     assert found["0"]["frames"] == 32 and found["0"]["bytes"] == 44 + 160_000 and found["0"]["said"] == " of the film" and "photo" not in found["0"]
+    assert found["0"]["nested"] == [{}]
     assert list(compare_results({"0": found["0"], "again": found["0"]})) == []
     (difference,) = compare_results(found)
     assert difference.place == "result.mask" and "0.29% of its pixels differ" in difference.other

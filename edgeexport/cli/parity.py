@@ -9,6 +9,9 @@ import click
 from edgeexport.cli import display
 from edgeexport.errors import ArtifactError, CheckFailed, UsageError
 
+SHOWN = 8
+"""Differences that are printed."""
+
 
 @click.command(name="parity")
 @click.argument("artifacts", nargs=-1, required=True, type=click.Path(path_type=Path))
@@ -63,8 +66,10 @@ def _print(found, out: Path | None) -> None:
         )  # fmt: skip
     console = display.console()
     console.print(table)
-    for difference in found.differences:
+    for difference in found.differences[:SHOWN]:
         console.print(f"[red]FAILED[/red] {difference.sides}: {difference.place}: {difference.one!r} and {difference.other!r}", soft_wrap=True)
+    if len(found.differences) > SHOWN:
+        console.print(f"and {len(found.differences) - SHOWN} more differences (--json, or --out, has them all)")
     for place in found.places:
         console.print(f"[yellow]located[/yellow] {escape(place)}", soft_wrap=True)
     if len(found.pipeline) > 1 and not found.differences:

@@ -49,11 +49,19 @@ def run_pipeline(program, pipeline: Pipeline, folder: Path, given: Mapping[str, 
             options[name] = _sample(option, folder)
         elif option.default is not None:
             options[name] = option.default
-    result = pipeline.run(program, **options)
-    inputs = {str(v) for v in options.values()} | {v for v in given.values() if isinstance(v, str)}
-    ours = "{target} {precision}".format(**program.manifest)  # what a caption names, and where sides must differ
-    kept = {k: v.replace(ours, "") if isinstance(v, str) else v for k, v in result.items() if not (isinstance(v, str) and v in inputs)}
-    return kept | {name: _content(path) for name, path in written.items() if path.is_file()}
+    result = dict(pipeline.run(program, **options))
+    result |= {name: json.loads(path.read_bytes()) for name, path in written.items() if path.is_file() and not _is_picture(path)}
+    # What a caption calls the program, and where files are: there sides differ, and should.
+    kept = _comparable(result, "{target} {precision}".format(**program.manifest), {v for v in options.values() if isinstance(v, str)})
+    return kept | {name: {"picture": str(path)} for name, path in written.items() if path.is_file() and _is_picture(path)}
+
+
+def _comparable(value: Any, ours: str, paths: set[str]) -> Any:
+    if isinstance(value, Mapping):
+        return {k: _comparable(v, ours, paths) for k, v in value.items() if not (isinstance(v, str) and v in paths)}
+    if isinstance(value, (list, tuple)):
+        return [_comparable(v, ours, paths) for v in value]
+    return value.replace(ours, "") if isinstance(value, str) else value
 
 
 def _sample(option: Option, folder: Path) -> Any:
@@ -113,10 +121,8 @@ def _sound(folder: Path) -> str:
     return str(path)
 
 
-def _content(path: Path) -> Any:
-    """A written file as data: JSON as it is, a picture by its path."""
-    data = path.read_bytes()
-    return json.loads(data) if data[:1] in (b"[", b"{") else {"picture": str(path)}
+def _is_picture(path: Path) -> bool:
+    return path.read_bytes()[:1] not in (b"[", b"{")
 
 
 def shown(value: Any) -> Any:
@@ -143,13 +149,24 @@ def _different(one: Any, other: Any, place: str) -> Iterator[tuple[str, Any, Any
         for key in dict.fromkeys((*one, *other)):
             yield from _different(one.get(key), other.get(key), f"{place}.{key}")
     elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        for index, (left, right) in enumerate(zip(one, other)):
-            yield from _different(left, right, f"{place}[{index}]")
+        left = list(enumerate(other))
+        for index, item in enumerate(one):
+            # Things that are ranked may change places where their scores are equal but for rounding.
+            found = next((pair for pair in _nearest(left, index) if not any(True for _ in _different(item, pair[1], ""))), None)
+            if found is None:
+                yield from _different(item, other[index], f"{place}[{index}]")
+            else:
+                left.remove(found)
     elif isinstance(one, float) and isinstance(other, (int, float)):
         if not abs(one - other) <= NUMBERS * max(abs(one), abs(other), 1.0):
             yield place, one, other
     elif one != other:
         yield place, one, other
+
+
+def _nearest(pairs: list[tuple[int, Any]], index: int) -> list[tuple[int, Any]]:
+    """The item at `index` first; of things, not of numbers and words, also the others, nearest first."""
+    return [p for p in sorted(pairs, key=lambda p: abs(p[0] - index)) if p[0] == index or isinstance(p[1], Mapping)]
 
 
 def _pixels_that_differ(one: str, other: str) -> float:
