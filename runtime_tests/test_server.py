@@ -45,8 +45,8 @@ def test_phone_and_server_say_the_same_method_by_method_and_as_pipelines(model, 
     name, edge = model
     command("parity", edge, server_of(edge), "--out", tmp_path, *INPUTS.get(name, ()))
     found = json.loads((tmp_path / "parity.json").read_text())
-    assert found["passed"] and len(found["lines"]) == 3 * METHODS[name] and found["differences"] == []
-    assert len(found["pipeline"]) == 2, "both ran the whole pipeline"
+    assert found["passed"] and len(found["lines"]) == 6 * METHODS[name] and found["differences"] == []
+    assert list(found["pipeline"]) == ["ExportedProgram", "xnnpack-fp32", "aoti-fp32"], "each ran the whole pipeline"
 
 
 def test_a_wrong_dtype_is_refused(model):

@@ -31,7 +31,8 @@ class Engine:
         def call(tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
             with torch.no_grad():
                 answer = module(*tensors)
-            return answer if isinstance(answer, (tuple, list)) else (answer,)
+            answers = answer if isinstance(answer, (tuple, list)) else (answer,)
+            return [t.contiguous() for t in answers]  # what every program promises; a capture keeps the strides of its views
 
         return call
 
