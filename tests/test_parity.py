@@ -115,11 +115,11 @@ def test_the_command_writes_nothing_over_a_report_and_exits_with_1_on_a_differen
 
 
 def results(**changes):
-    same = {"text": "a cat", "scores": [0.5, 0.25], "found": [{"label": 3, "box": [1.0, 2.0]}], "note": None}
+    same = {"text": "a cat", "token": 40_000, "mask_pixels": 40_000, "scores": [0.5, 0.25], "found": [{"label": 3, "box": [1.0, 2.0]}], "note": None}
     return {"edge": same, "server": {**same, **changes}}
 
 
-@pytest.mark.parametrize("changes", [{}, {"scores": [0.5004, 0.25]}, {"found": [{"label": 3, "box": [1.0, 2.001]}]}])
+@pytest.mark.parametrize("changes", [{}, {"scores": [0.5004, 0.25]}, {"found": [{"label": 3, "box": [1.0, 2.001]}]}, {"mask_pixels": 40_010}])
 def test_results_that_mean_the_same(changes):
     assert list(compare_results(results(**changes))) == []
 
@@ -134,7 +134,7 @@ def test_things_of_equal_rank_may_change_places_but_none_may_be_another():
 @pytest.mark.parametrize(
     ("changes", "place"),
     [
-        ({"text": "a dog"}, "result.text"), ({"scores": [0.6, 0.25]}, "result.scores[0]"), ({"scores": [0.5]}, "result.scores"),
+        ({"text": "a dog"}, "result.text"), ({"token": 40_001}, "result.token"), ({"mask_pixels": 40_100}, "result.mask_pixels"), ({"scores": [0.6, 0.25]}, "result.scores[0]"), ({"scores": [0.5]}, "result.scores"),
         ({"found": [{"label": 4, "box": [1.0, 2.0]}]}, "result.found[0].label"), ({"scores": [0.25, 0.5]}, "result.scores[0]"), ({"note": "x"}, "result.note"), ({"scores": [float("nan"), 0.25]}, "result.scores[0]"),
     ],
 )  # fmt: skip

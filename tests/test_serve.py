@@ -196,7 +196,7 @@ def test_a_killed_replica_loses_no_request_without_an_error(served, program):
     import psutil
 
     base, _, process = served
-    replicas = [p for p in psutil.process_iter(["name", "cmdline"]) if "ServeReplica:edgeexport" in " ".join(p.info["cmdline"] or [p.info["name"] or ""])]
+    replicas = [p for p in psutil.Process(process.pid).children(recursive=True) if "ServeReplica:edgeexport" in " ".join(p.cmdline())]
     assert len(replicas) == 2
     statuses = many(base, program, 600, during=lambda: (time.sleep(0.3), replicas[0].kill()))
     assert len(statuses) == 600 and statuses.count(200) > 300

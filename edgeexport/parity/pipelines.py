@@ -147,7 +147,10 @@ def _different(one: Any, other: Any, place: str) -> Iterator[tuple[str, Any, Any
                 yield place, "a picture", f"{share:.2%} of its pixels differ"
             return
         for key in dict.fromkeys((*one, *other)):
-            yield from _different(one.get(key), other.get(key), f"{place}.{key}")
+            left, right = one.get(key), other.get(key)
+            if key.endswith("_pixels") and isinstance(left, int):
+                left = float(left)  # an area: measured, not counted out
+            yield from _different(left, right, f"{place}.{key}")
     elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         left = list(enumerate(other))
         for index, item in enumerate(one):

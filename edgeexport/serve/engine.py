@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgeexport.artifact import open_artifact
-from edgeexport.errors import UsageError
+from edgeexport.errors import RuntimeFault, UsageError
 
 NAME = "edgeexport"
 
@@ -52,20 +52,30 @@ def serve(service: Service, on_ready: Callable[[str], None]) -> None:
 
     if service.address is None:
         _refuse_taken(service.host, service.metrics_port)
-        cores = os.cpu_count() or 1
-        ray.init(num_cpus=max(cores, service.replicas), include_dashboard=False, _metrics_export_port=service.metrics_port, log_to_driver=False, logging_level="error")
-    else:
-        ray.init(address=service.address, log_to_driver=False, logging_level="error")
     try:
+        _connect(service)
         ray_serve.start(http_options={"host": service.host, "port": service.port}, logging_config={"log_level": "ERROR", "enable_access_log": False})
         ray_serve.run(_application(service), name=NAME, route_prefix="/")
         on_ready(f"http://{service.host}:{service.port}")
         _wait_for_a_signal()
-    finally:
         ray_serve.delete(NAME)  # replicas finish what they have, up to drain_s
-        if service.address is None:
+    except (ray.exceptions.RayError, ConnectionError, RuntimeError, TimeoutError) as error:
+        raise RuntimeFault(f"Ray could not serve {service.artifact} ({type(error).__name__}: {str(error).strip()[:500]}).") from error
+    finally:
+        if ray.is_initialized() and service.address is None:
             ray_serve.shutdown()
         ray.shutdown()
+
+
+def _connect(service: Service) -> None:
+    """To the cluster, or to a Ray of this machine that ends with this process."""
+    import ray
+
+    if service.address is not None:
+        ray.init(address=service.address, log_to_driver=False, logging_level="error")
+        return
+    cores = max(os.cpu_count() or 1, service.replicas)
+    ray.init(num_cpus=cores, include_dashboard=False, _metrics_export_port=service.metrics_port, log_to_driver=False, logging_level="error")
 
 
 def _application(service: Service):
