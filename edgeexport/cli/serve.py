@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from edgeexport.serve import MAX_BODY_BYTES
+
 
 @click.command(name="serve")
 @click.argument("artifact", type=click.Path(path_type=Path))
@@ -17,7 +19,7 @@ import click
 @click.option("--queue", type=click.IntRange(min=1), default=256, show_default=True, help="Requests that may wait; more are answered with 503 at once.")
 @click.option("--batching/--no-batching", default=True, show_default=True, help="Run requests that meet as one batch, where the program can.")
 @click.option("--drain", "drain_s", type=click.FloatRange(min=0), default=30.0, show_default=True, metavar="SECONDS", help="How long requests under way may take when it is stopped.")
-@click.option("--max-body", "max_body_bytes", type=click.IntRange(min=1), default=256 * 1024 * 1024, show_default=True, metavar="BYTES", help="Larger bodies are refused with 413.")
+@click.option("--max-body", "max_body_bytes", type=click.IntRange(min=1), default=MAX_BODY_BYTES, show_default=True, metavar="BYTES", help="Larger bodies are refused with 413.")
 @click.option("--address", help="Address of a Ray cluster to spread the replicas over.  [default: this machine]")
 def command(artifact: Path, **options) -> None:
     """Serve ARTIFACT over HTTP: every method (POST /methods/NAME), the pipeline (POST /run), /healthz, /readyz, /docs.

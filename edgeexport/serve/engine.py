@@ -12,6 +12,7 @@ from pathlib import Path
 
 from edgeexport.artifact import open_artifact
 from edgeexport.errors import RuntimeFault, UsageError
+from edgeexport.serve import MAX_BODY_BYTES
 
 NAME = "edgeexport"
 
@@ -33,7 +34,7 @@ class Service:
     ongoing: int = 32
     batching: bool = True
     drain_s: float = 30.0
-    max_body_bytes: int = 256 * 1024 * 1024
+    max_body_bytes: int = MAX_BODY_BYTES
     address: str | None = None
 
 
