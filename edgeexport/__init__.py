@@ -27,6 +27,7 @@ _HOMES = {
     "UsageError": "edgeexport.errors",
     "Weights": "edgeexport.method",
     "build": "edgeexport.build",
+    "bundle": "edgeexport.bundle",
     "check": "edgeexport.checks",
     "open": "edgeexport.runtime.program",
 }

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from edgeexport.errors import ArtifactError, foreign_errors
+from edgeexport import archive as archive_format
+from edgeexport.errors import ArtifactError, UsageError, foreign_errors
 from edgeexport.inputs import sampler_from_json, sampler_to_json
 from edgeexport.method import Dim, Input
 
@@ -27,10 +29,20 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Artifact:
-    """An opened artifact: its folder and its manifest, whose files were found to have the recorded hashes."""
+    """An opened artifact: its folder and its manifest, whose files were found to have the recorded hashes.
+
+    `name` is what messages call it. One of an archive is in a temporary folder, `unpacked`, which goes away with it.
+    """
 
     path: Path
     manifest: dict[str, Any]
+    name: str
+    unpacked: tempfile.TemporaryDirectory | None = None
+
+    @property
+    def side(self) -> str:
+        """Target and precision, as folders and archives name it."""
+        return "{target}-{precision}".format(**self.manifest)
 
     @property
     def program_path(self) -> Path:
@@ -67,26 +79,73 @@ class Artifact:
         return None
 
 
-def open_artifact(path: str | Path) -> Artifact:
-    """Read and verify an artifact. Raises ArtifactError when it is none, is damaged, or has a changed byte.
+def open_artifact(path: str | Path, suffix: str = "") -> Artifact:
+    """Read and verify an artifact: a folder, or ARCHIVE/NAME for one of those that `edgeexport bundle` wrote into a file.
 
-    The runtime can crash on a damaged program, so nothing is loaded before every hash is right.
+    For the archive alone it is the first whose program has `suffix`, or the first. Raises ArtifactError when it is no artifact, is damaged,
+    or has a changed byte: the runtime can crash on a damaged program, so nothing is loaded before every hash is right.
     """
-    path = Path(path)
+    archive, name = _in_archive(Path(path))
+    if archive is None:
+        return _read(Path(path), str(path))
+    folders = archive_format.folders_of(archive)
+    fitting = [folder for folder, files in folders.items() if any(file.endswith(suffix) for file in files)]
+    if name and name not in folders:
+        raise ArtifactError(f"{archive} has no artifact '{name}'. It has: {', '.join(folders)}.")
+    return _unpacked(archive, name or (fitting or list(folders))[0])
+
+
+def open_artifacts(path: str | Path) -> Iterator[Artifact]:
+    """All artifacts at a path: one, or those of an archive, each opened when it is asked for. Raises ArtifactError."""
+    archive, name = _in_archive(Path(path))
+    if archive is None or name:
+        yield open_artifact(path)
+    else:
+        yield from (_unpacked(archive, name) for name in archive_format.folders_of(archive))
+
+
+def _in_archive(path: Path) -> tuple[Path | None, str]:
+    """The archive that a path leads into, if it does, and the name in it."""
+    if path.is_file():
+        return path, ""
+    return (path.parent, path.name) if path.parent.is_file() else (None, "")
+
+
+def _unpacked(archive: Path, name: str) -> Artifact:
+    home = tempfile.TemporaryDirectory(prefix="edgeexport-")
+    try:
+        archive_format.unpack(archive, name, Path(home.name))
+    except OSError as error:
+        raise ArtifactError(f"{archive} cannot be unpacked into {home.name} ({error.strerror}). Set TMPDIR to a folder with more room.") from error
+    return dataclasses.replace(_read(Path(home.name), f"{archive}/{name}"), unpacked=home)
+
+
+def _read(path: Path, name: str) -> Artifact:
     file = path / MANIFEST
     if not file.is_file():
-        raise ArtifactError(f"{path} is not an artifact: it has no {MANIFEST}. Give the folder that `edgeexport build` wrote.")
+        raise ArtifactError(f"{name} is not an artifact: it has no {MANIFEST}. Give the folder that `edgeexport build` wrote, or the file of `edgeexport bundle`.")
+    where = f"{name}/{MANIFEST}"
     try:
         manifest = json.loads(file.read_text(encoding="utf-8"))
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ArtifactError(f"{file} is damaged ({error}). Build the artifact again.") from error
-    validate_manifest(manifest, file)
+        raise ArtifactError(f"{where} is damaged ({error}). Build the artifact again.") from error
+    validate_manifest(manifest, where)
     for needed in (manifest["program"], GOLDEN):
         if needed not in manifest["files"]:
-            raise ArtifactError(f"{file} records no hash of {needed}, so it cannot be trusted. Build the artifact again.")
-    for name, recorded in manifest["files"].items():
-        _verify(path / name, recorded)
-    return Artifact(path, manifest)
+            raise ArtifactError(f"{where} records no hash of {needed}, so it cannot be trusted. Build the artifact again.")
+    for file_name, recorded in manifest["files"].items():
+        _verify(path / file_name, f"{name}/{file_name}", recorded)
+    return Artifact(path, manifest, name)
+
+
+def same_model(artifacts: Iterable[Artifact]) -> None:
+    """Raise UsageError unless all are of one model and the same weights."""
+    first, *others = artifacts
+    for other in others:
+        for what, place in (("model", ("model", "name")), ("weights", ("weights", "sha256"))):
+            ours, theirs = (a.manifest[place[0]][place[1]] for a in (first, other))
+            if ours != theirs:
+                raise UsageError(f"{first.name} and {other.name} are not of the same {what}: {str(ours)[:24]} and {str(theirs)[:24]}.")
 
 
 def validate_manifest(manifest: Any, where: Path | str) -> None:
@@ -100,21 +159,18 @@ def validate_manifest(manifest: Any, where: Path | str) -> None:
         raise ArtifactError(f"{where} is not a manifest that this version reads: at {place}: {error.message[:200]}.")
 
 
-def _verify(file: Path, recorded: dict) -> None:
-    import hashlib
-
+def _verify(file: Path, where: str, recorded: dict) -> None:
     if not file.is_file():
-        raise ArtifactError(f"{file} is missing from the artifact. Copy it again, or build it again.")
-    if file.stat().st_size != recorded["size_bytes"]:
+        raise ArtifactError(f"{where} is missing from the artifact. Copy it again, or build it again.")
+    found = record(file)
+    if found["size_bytes"] != recorded["size_bytes"]:
         raise ArtifactError(
-            f"{file} has {file.stat().st_size} bytes, the manifest says {recorded['size_bytes']}: "
+            f"{where} has {found['size_bytes']} bytes, the manifest says {recorded['size_bytes']}: "
             "it was cut short or changed. Copy it again, or build it again."
         )
-    with open(file, "rb") as stream:
-        found = hashlib.file_digest(stream, "sha256").hexdigest()
-    if found != recorded["sha256"]:
+    if found["sha256"] != recorded["sha256"]:
         raise ArtifactError(
-            f"{file} was changed after it was built (sha256 {found[:12]}..., the manifest says {recorded['sha256'][:12]}...). "
+            f"{where} was changed after it was built (sha256 {found['sha256'][:12]}..., the manifest says {recorded['sha256'][:12]}...). "
             "It is not loaded. Copy it again, or build it again."
         )
 

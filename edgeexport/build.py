@@ -152,7 +152,7 @@ def _check_and_publish(staging: Staging, manifest: dict, progress: Progress) -> 
     if failed:
         lines = "\n".join(f"  {f.check} {f.method or ''}: {f.measured}; allowed: {f.limit}. {f.message}" for f in failed)
         raise CheckFailed(f"{len(failed)} of {len(findings)} checks failed; the artifact is kept for inspection at {path}:\n{lines}")
-    return Artifact(path, manifest)
+    return Artifact(path, manifest, str(path))
 
 
 def _record(manifest: dict, findings: list[Finding]) -> None:

@@ -14,6 +14,9 @@ from torch.export.pt2_archive.constants import CONSTANTS_DIR, WEIGHTS_DIR
 from edgeexport.errors import ArtifactError
 from edgeexport.state import with_examples
 
+PREFIX = "program_"
+"""Of the records of weights: those of AOTInductor's models, which have the same names in PyTorch's writer, can be beside them in one archive."""
+
 
 def save_programs(programs: Mapping[str, ExportedProgram], path: Path) -> None:
     """Write `programs` to `path`, as `torch.export.pt2_archive.load_pt2` reads them; without example inputs, which can be larger than the weights."""
@@ -37,7 +40,7 @@ class _WeightsOnce(PT2ArchiveWriter):
     def __init__(self, file):
         super().__init__(file)
         self._records: dict[str, str] = {}
-        self._same: dict[str, str] = {}
+        self._homes: dict[str, str] = {}
         self._asked: list[str] = []
 
     def write_bytes(self, name: str, data: bytes) -> None:
@@ -45,19 +48,19 @@ class _WeightsOnce(PT2ArchiveWriter):
             super().write_bytes(name, data)
             return
         self._asked.append(name)
-        digest = hashlib.sha256(name.rpartition("/")[0].encode() + b"\0" + data).hexdigest()
-        if digest in self._records:
-            self._same[name.rpartition("/")[2]] = self._records[digest]
-        else:
-            self._records[digest] = name.rpartition("/")[2]
-            super().write_bytes(name, data)
+        folder, _, record = name.rpartition("/")
+        digest = hashlib.sha256(folder.encode() + b"\0" + data).hexdigest()
+        if digest not in self._records:
+            self._records[digest] = PREFIX + record if name.startswith(WEIGHTS_DIR) else record
+            super().write_bytes(f"{folder}/{self._records[digest]}", data)
+        self._homes[record] = self._records[digest]
 
     def write_string(self, name: str, data: str) -> None:
         """An index of weights names the record that there is."""
         if name.endswith("_config.json"):
             index = json.loads(data)
             for entry in index["config"].values():
-                entry["path_name"] = self._same.get(entry["path_name"], entry["path_name"])
+                entry["path_name"] = self._homes[entry["path_name"]]
             data = json.dumps(index)
         super().write_string(name, data)
 

@@ -13,7 +13,7 @@ PACKAGE = Path(edgeexport.__file__).parent
 ROWS = [
     {"__main__"},
     {"cli"},
-    {"build", "parity", "serve"},
+    {"build", "parity", "serve", "bundle"},
     {"checks"},
     {"catalog"},
     {"models", "recipes"},
@@ -23,7 +23,7 @@ ROWS = [
     {"programs"},
     {"state"},
     {"rewrite", "artifact", "compare", "weights", "images", "audio"},
-    {"method"},
+    {"method", "archive"},
     {"inputs", "cpu_isa"},
     {"errors", "guards", "progress", "torchvision_ops"},
 ]
@@ -73,7 +73,7 @@ def test_runtime_and_checks_work_from_the_file_alone():
 def test_public_names():
     assert edgeexport.__all__ == [
         "Dim", "EdgeExportError", "Finding", "Input", "Method", "Model", "Output", "Program", "Source", "Tolerance",
-        "UsageError", "Weights", "build", "check", "open",
+        "UsageError", "Weights", "build", "bundle", "check", "open",
     ]  # fmt: skip
     assert all(getattr(edgeexport, name) is not None for name in edgeexport.__all__)
     assert callable(edgeexport.build) and callable(edgeexport.open) and callable(edgeexport.check)

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from edgeexport.artifact import Artifact, open_artifact
+from edgeexport.artifact import Artifact, open_artifacts
 from edgeexport.method import Finding
 
 PTE, PT2 = ".pte", ".pt2"
@@ -67,5 +67,5 @@ def to_json(finding: Finding) -> dict:
 
 
 def check_artifact(path: str | os.PathLike) -> list[Finding]:
-    """Open an artifact and run every check on it. Raises ArtifactError when it cannot be opened."""
-    return run_checks(open_artifact(path))[0]
+    """Open an artifact, or each of an archive, and run every check on it. Raises ArtifactError when it cannot be opened."""
+    return [finding for artifact in open_artifacts(path) for finding in run_checks(artifact)[0]]

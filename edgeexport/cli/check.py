@@ -20,14 +20,18 @@ def command(artifact: Path, as_json: bool) -> None:
     Example:
       edgeexport check build/sam2/xnnpack-fp32
     """
-    from edgeexport.checks import check_artifact, to_json
+    from edgeexport.artifact import open_artifacts
+    from edgeexport.checks import run_checks, to_json
 
-    with display.progress(quiet=as_json).step("check the files"):
-        findings = [to_json(f) for f in check_artifact(artifact)]
+    findings = []
+    for opened in open_artifacts(artifact):
+        with display.progress(quiet=as_json).step(f"check the files of {opened.side}"):
+            found = [to_json(f) | {"artifact": opened.side} for f in run_checks(opened)[0]]
+        findings += found
+        if not as_json:
+            display.console().print(display.findings_table(found))
     failed = [f for f in findings if not f["passed"]]
     if as_json:
         display.print_json({"passed": not failed, "findings": findings})
-    else:
-        display.console().print(display.findings_table(findings))
     if failed:
         raise CheckFailed(f"{len(failed)} of {len(findings)} checks failed: " + "; ".join(f"{f['check']}: {f['measured']}. {f['message']}" for f in failed))

@@ -50,7 +50,7 @@ def _command(opened, pipeline) -> click.Command:
         else:
             _print(result)
 
-    example = f"\b\nExample:\n  edgeexport run {opened.path} {pipeline.example}"
+    example = f"\b\nExample:\n  edgeexport run {opened.name} {pipeline.example}"
     return click.Command("run", callback=call, params=params, help=f"Run {opened.manifest['model']['name']}.\n\n{example}")
 
 

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from edgeexport.artifact import PROGRAMS, Artifact, open_artifact
+from edgeexport.artifact import PROGRAMS, Artifact, open_artifacts, same_model
 from edgeexport.checks.numerics import case_label
 from edgeexport.compare import METRICS, Comparison
 from edgeexport.errors import EdgeExportError, UsageError
@@ -95,7 +95,7 @@ def parity(paths: Sequence[str | Path], options: Mapping[str, Any] | None = None
         differences = (*failures, *compare_results({name: side.result for name, side in sides.items() if side.result}))
     results = {name: shown(side.result) for name, side in sides.items() if side.result}
     places = tuple(_places(lines, artifacts, sides))
-    return Parity(first.manifest["model"]["name"], {n: str(a.path) for n, a in artifacts.items()}, lines, results, differences, places)
+    return Parity(first.manifest["model"]["name"], {n: a.name for n, a in artifacts.items()}, lines, results, differences, places)
 
 
 def _places(lines: Sequence[Line], artifacts: Mapping[str, Artifact], sides: Mapping[str, _Side]) -> Iterator[str]:
@@ -122,19 +122,14 @@ def _places(lines: Sequence[Line], artifacts: Mapping[str, Artifact], sides: Map
 def _opened(paths: Sequence[str | Path]) -> dict[str, Artifact]:
     """The artifacts by the name of their side: target and precision, as far as that tells them apart."""
     if not paths:
-        raise UsageError("Give the folder of at least one artifact.")
-    opened = [open_artifact(path) for path in paths]
-    names = ["{target}-{precision}".format(**a.manifest) for a in opened]
+        raise UsageError("Give at least one artifact.")
+    opened = [artifact for path in paths for artifact in open_artifacts(path)]
+    names = [a.side for a in opened]
     if len(set(names)) < len(names):
-        names = [str(a.path) for a in opened]
+        names = [a.name for a in opened]
     if len(set(names)) < len(names):
         raise UsageError(f"An artifact is given twice: {', '.join(names)}.")
-    first = opened[0]
-    for other in opened[1:]:
-        for what, place in (("model", ("model", "name")), ("weights", ("weights", "sha256"))):
-            ours, theirs = (a.manifest[place[0]][place[1]] for a in (first, other))
-            if ours != theirs:
-                raise UsageError(f"{first.path} and {other.path} are not of the same {what}: {str(ours)[:24]} and {str(theirs)[:24]}.")
+    same_model(opened)
     return dict(zip(names, opened))
 
 

@@ -184,7 +184,7 @@ def _modules(recipe, program: ExportedProgram, method: str, inputs: tuple, artif
         file = Path(folder) / f"probed{recipe.suffix}"
         recipe.emit({method: run_passes(copied(probed), recipe.passes)[0]}, file)
         manifest = artifact.manifest | {"program": file.name}
-        emitted = Program(Artifact(Path(folder), manifest))
+        emitted = Program(Artifact(Path(folder), manifest, file.name))
         got = list(emitted[method].execute(inputs))
     limits = artifact.methods[method]["tolerance"]
     first = len(want) - len(nodes)

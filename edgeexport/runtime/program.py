@@ -160,7 +160,7 @@ class ProgramMethod:
 
 
 def open_program(path: str | Path, threads: int | None = None) -> Program:
-    """Open an artifact folder and verify its hashes; `threads` sets the runtime's thread pool, before anything is loaded.
+    """Open an artifact (its folder, an archive, or ARCHIVE/NAME) and verify its hashes; `threads` sets the runtime's thread pool, before anything is loaded.
 
     Raises ArtifactError, or UsageError when the thread count would change after a program was loaded.
     """

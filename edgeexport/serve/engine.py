@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgeexport.artifact import open_artifact
+from edgeexport.artifact import Artifact, open_artifact
 from edgeexport.errors import RuntimeFault, UsageError
 from edgeexport.serve import MAX_BODY_BYTES
 
@@ -40,7 +40,7 @@ class Service:
 
 def serve(service: Service, on_ready: Callable[[str], None]) -> None:
     """Serve until SIGTERM or Ctrl-C, then take no more requests, finish those under way, and end. Raises UsageError, ArtifactError."""
-    artifact = open_artifact(service.artifact)
+    artifact = open_artifact(service.artifact, ".pt2")
     if artifact.program_path.suffix != ".pt2":
         raise UsageError(f"{service.artifact} is for a phone ({artifact.program_path.name}). Serve a server package: build it with --target aoti.")
     _refuse_taken(service.host, service.port)
@@ -56,7 +56,7 @@ def serve(service: Service, on_ready: Callable[[str], None]) -> None:
     try:
         _connect(service)
         ray_serve.start(http_options={"host": service.host, "port": service.port}, logging_config={"log_level": "ERROR", "enable_access_log": False})
-        ray_serve.run(_application(service), name=NAME, route_prefix="/")
+        ray_serve.run(_application(service, artifact), name=NAME, route_prefix="/")
         on_ready(f"http://{service.host}:{service.port}")
         _wait_for_a_signal()
         ray_serve.delete(NAME)  # replicas finish what they have, up to drain_s
@@ -79,15 +79,17 @@ def _connect(service: Service) -> None:
     ray.init(num_cpus=cores, include_dashboard=False, _metrics_export_port=service.metrics_port, log_to_driver=False, logging_level="error")
 
 
-def _application(service: Service):
+def _application(service: Service, artifact: Artifact):
     from ray import serve as ray_serve
 
     threads = service.threads or max(1, (os.cpu_count() or 1) // service.replicas)
+    # On this machine replicas share what was unpacked; the nodes of a cluster each open what lies at the same path there.
+    path = str((artifact.path if service.address is None else Path(artifact.name)).resolve())
 
     def app():
         from edgeexport.serve.app import make_app
 
-        return make_app(str(service.artifact.resolve()), threads, batch_by_ray if service.batching else None, service.max_body_bytes)
+        return make_app(path, threads, batch_by_ray if service.batching else None, service.max_body_bytes)
 
     deployment = ray_serve.deployment(
         ray_serve.ingress(app)(), name=NAME, num_replicas=service.replicas, max_ongoing_requests=service.ongoing, max_queued_requests=service.queue,
