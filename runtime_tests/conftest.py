@@ -21,6 +21,21 @@ def built(tmp_path_factory, model, *options, weights="random"):
     return out / "edge"
 
 
+LONGEST_FIRST = ("mvit", "blip", "whisper", "sam2", "edgetam", "yolo")
+
+
+def pytest_collection_modifyitems(items):
+    """All tests of one model run in one process of pytest-xdist, which builds it; those without a model by file."""
+
+    def group(item):
+        used = {*item.fixturenames, *map(str, getattr(item, "callspec", None) and item.callspec.params.values() or ())}
+        return next((model for model in LONGEST_FIRST if model in used), item.path.stem)
+
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(group(item)))
+    items.sort(key=lambda item: (*LONGEST_FIRST, group(item)).index(group(item)))
+
+
 def server_of(edge):
     return edge.parent / "server"
 

@@ -35,7 +35,7 @@ def test_a_graph_break_ends_strict_capture_only():
 
 
 @pytest.fixture(scope="module")
-def mvit():
+def small_mvit():
     return micro_mvit.build().eval()
 
 
@@ -43,33 +43,33 @@ def clips(batch):
     return torch.randn(batch, 3, micro_mvit.FRAMES, micro_mvit.SIZE, micro_mvit.SIZE)
 
 
-def test_mvit_has_no_graph_break(mvit):
+def test_mvit_has_no_graph_break(small_mvit):
     """As the tutorial says; what follows is about shapes."""
-    assert torch._dynamo.explain(mvit)(clips(2)).graph_break_count == 0
+    assert torch._dynamo.explain(small_mvit)(clips(2)).graph_break_count == 0
 
 
-def test_mvit_without_dynamic_shapes_takes_one_batch(mvit):
-    program = export(mvit, (clips(2),), strict=False)
+def test_mvit_without_dynamic_shapes_takes_one_batch(small_mvit):
+    program = export(small_mvit, (clips(2),), strict=False)
     with pytest.raises(AssertionError, match=r"Guard failed: x\.size\(\)\[0\] == 2"):
         program.module()(clips(4))
 
 
-def test_mvit_with_a_dynamic_batch_takes_each_from_1(mvit):
+def test_mvit_with_a_dynamic_batch_takes_each_from_1(small_mvit):
     """The tutorial writes min=2, for the specialisation of 0 and 1; with an example of 2, min=1 holds today."""
-    program = export(mvit, (clips(2),), dynamic_shapes={"x": {0: Dim("batch", min=1, max=16)}}, strict=False)
+    program = export(small_mvit, (clips(2),), dynamic_shapes={"x": {0: Dim("batch", min=1, max=16)}}, strict=False)
     (bounds,) = program.range_constraints.values()
     assert (bounds.lower, bounds.upper) == (1, 16)
     for batch in (1, 4, 16):
         given = clips(batch)
         with torch.no_grad():
-            assert torch.allclose(program.module()(given), mvit(given), atol=1e-5)
+            assert torch.allclose(program.module()(given), small_mvit(given), atol=1e-5)
     with pytest.raises(AssertionError, match="Guard failed.*16"):
         program.module()(clips(17))
 
 
-def test_mvit_with_an_example_of_one_clip_is_specialised(mvit):
+def test_mvit_with_an_example_of_one_clip_is_specialised(small_mvit):
     with pytest.raises(Exception, match="You marked batch as dynamic but your code specialized it to be a constant"):
-        export(mvit, (clips(1),), dynamic_shapes={"x": {0: Dim("batch", min=1, max=16)}}, strict=False)
+        export(small_mvit, (clips(1),), dynamic_shapes={"x": {0: Dim("batch", min=1, max=16)}}, strict=False)
 
 
 @pytest.fixture(scope="module")

@@ -158,6 +158,13 @@ def test_cpp_runs_a_method_with_state(run_package, artifacts, server, tmp_path):
         torch.testing.assert_close(got, want, atol=1e-5, rtol=0)
 
 
+def test_cpp_runs_a_method_from_an_archive_of_all_artifacts(run_package, artifacts, server, tmp_path):
+    x = torch.randn(1, 256, 32)
+    answers = call(run_package, edgeexport.bundle([a.path for a in artifacts], tmp_path / "all.pt2"), "encode", (x,), tmp_path)
+    for got, want in zip(answers, server["encode"](x)):
+        torch.testing.assert_close(got, want, atol=1e-5, rtol=0)
+
+
 def test_cpp_is_refused_by_the_library_itself(run_package, artifacts, tmp_path):
     said = call(run_package, artifacts[1].program_path, "encode", (torch.randn(1, 256, 32).double(),), tmp_path)
     assert "unmatched dtype" in said

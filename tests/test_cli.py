@@ -48,6 +48,12 @@ def test_build_check_show_and_run(tmp_path):
     assert again.returncode == 2 and "--force" in again.stderr
     refused = run("run", out, "--image", "x.jpg")
     assert refused.returncode == 2 and "no pipeline" in refused.stderr
+    bundled = run("bundle", out)
+    assert bundled.returncode == 0 and "xnnpack-fp32" in bundled.stdout, bundled.stderr
+    assert json.loads(run("show", tmp_path / "toy.pt2" / "xnnpack-fp32", "--json").stdout) == json.loads((out / "manifest.json").read_text())
+    checked = json.loads(run("check", tmp_path / "toy.pt2", "--json").stdout)
+    assert checked["passed"] and {f["artifact"] for f in checked["findings"]} == {"xnnpack-fp32"}
+    assert run("bundle", out).returncode == 2
     (out / "toy.pte").write_bytes(b"x")
     damaged = run("check", out)
     assert damaged.returncode == 2 and "cut short" in damaged.stderr and "Traceback" not in damaged.stderr

@@ -143,10 +143,11 @@ def free_port():
 
 @pytest.fixture(scope="module")
 def served(toy_both, tmp_path_factory):
-    """`edgeexport serve` with two replicas: (base URL, metrics URL, process)."""
+    """`edgeexport serve` of an archive with two replicas: (base URL, metrics URL, process)."""
     ports = free_port(), free_port()
     log = tmp_path_factory.mktemp("serve") / "log"
-    command = [sys.executable, "-m", "edgeexport", "serve", toy_both[1].path, "--replicas", "2", "--port", ports[0], "--metrics-port", ports[1], "--queue", "400"]
+    archive = edgeexport.bundle([a.path for a in toy_both], log.parent / "toy.pt2")
+    command = [sys.executable, "-m", "edgeexport", "serve", archive, "--replicas", "2", "--port", ports[0], "--metrics-port", ports[1], "--queue", "400"]
     with open(log, "w") as stream:
         process = subprocess.Popen([str(c) for c in command], stdout=stream, stderr=subprocess.STDOUT)
     base = f"http://127.0.0.1:{ports[0]}"
