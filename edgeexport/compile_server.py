@@ -68,7 +68,7 @@ class ServerRecipe:
 
         state = mutated_buffers(programs.values())
         files, compiled = {}, {}
-        with tempfile.TemporaryDirectory() as folder, fresh_cache(dir=folder), no_backend_guards(), _checks_in_the_library(), _any_threads():
+        with tempfile.TemporaryDirectory() as folder, fresh_cache(dir=folder), no_backend_guards(), _checks_in_the_library(), _any_threads(), _any_batch():
             for name, program in programs.items():
                 start = time.perf_counter()
                 files[name] = self._compile(name, lift_state(program, state))
@@ -114,6 +114,36 @@ def _any_threads() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextlib.contextmanager
+def _any_batch() -> Iterator[None]:
+    """Within this, loops are parallel at every size of a dynamic dimension.
+
+    Inductor makes as many of the outer loops parallel as occupy its threads at the sizes of the example. With an example of two and two
+    threads that is the loop over the batch alone, and at batch 1 nothing is parallel. Here sizes that are known only later count as 1.
+    """
+    from torch._inductor import config as inductor
+    from torch._inductor.codegen import cpp
+    from torch._inductor.virtualized import V
+
+    original = cpp.CppKernel.decide_parallel_depth
+
+    def decide(self, most, threads: int):
+        depth, known, work = 0, 1, self.size_hint() // threads
+        for size in self.call_ranges[most.start_depth : most.start_depth + most.parallel_depth]:
+            if known == threads or known >= 2 * threads or work < inductor.cpp.min_chunk_size:
+                break
+            depth += 1
+            known *= int(size) if size.is_number else 1
+            work /= V.graph.sizevars.optimization_hint(size, fallback=8192)
+        return cpp.ParallelDepth(parallel_depth=depth, start_depth=most.start_depth)
+
+    cpp.CppKernel.decide_parallel_depth = decide
+    try:
+        yield
+    finally:
+        cpp.CppKernel.decide_parallel_depth = original
 
 
 _CHECKED_ON_REQUEST = "env_var_value != nullptr && env_var_value[0] != '0'"

@@ -119,12 +119,19 @@ class Editor:
         return (n for n in calls if (not targets or n.target in targets) and not n._erased)
 
     def value(self, node: Any) -> torch.Tensor | None:
-        """The tensor behind a parameter, an unmutated buffer or a lifted constant; None for anything else."""
+        """The values of a parameter, an unmutated buffer or a lifted constant; None for anything else."""
+        stored = self.stored(node)
+        return None if stored is None else stored.detach()
+
+    def stored(self, node: Any) -> torch.Tensor | None:
+        """The tensor itself behind a parameter, an unmutated buffer or a lifted constant, which other programs may share; else None."""
         if not isinstance(node, Node) or node.name not in self._targets:
             return None
         target = self._targets[node.name]
-        store = self.program.state_dict if target in self.program.state_dict else self.program.constants
-        return store[target].detach()
+        return self._store_of(target)[target]
+
+    def _store_of(self, target: str) -> dict:
+        return self.program.state_dict if target in self.program.state_dict else self.program.constants
 
     # writing
 
@@ -141,6 +148,14 @@ class Editor:
         self.program.graph_signature.input_specs.insert(0, spec)
         self._targets[node.name] = node.name
         return node
+
+    def store(self, node: Node, tensor: torch.Tensor) -> None:
+        """Put `tensor`, the same values in another memory format, behind a constant; counts as one change."""
+        target = self._targets[node.name]
+        store = self._store_of(target)
+        store[target] = torch.nn.Parameter(tensor, requires_grad=False) if isinstance(store[target], torch.nn.Parameter) else tensor
+        node.meta["val"] = self.fake_mode.from_tensor(tensor, static_shapes=True)
+        self.changes += 1
 
     def call(self, target: Callable, *args, like: Node, **kwargs) -> Node:
         """A new call before `like`, with its provenance and a computed fake value."""

@@ -128,6 +128,32 @@ def test_a_size_above_the_greatest_is_refused_by_the_library_itself(artifacts, s
         run(torch.zeros(1, 13, dtype=torch.int64), torch.tensor([0]), *about(server), *state)
 
 
+def test_loops_are_parallel_at_batch_1_too():
+    """With an example of two and two threads Inductor itself makes nothing parallel but the batch."""
+    from torch._inductor.utils import fresh_cache, run_and_get_code
+
+    from edgeexport.compile_server import _any_batch
+
+    def parallel_loops():
+        x = torch.randn(2, 64, 1024)
+        torch._dynamo.mark_dynamic(x, 0)
+        torch.compiler.reset()
+        with fresh_cache():
+            (code,) = run_and_get_code(torch.compile(lambda x: x.transpose(1, 2).contiguous() * 2.0), x)[1]
+        return re.findall(r"#pragma omp for(?: collapse\(2\))?", code)
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        assert parallel_loops() == ["#pragma omp for"]
+        with _any_batch():
+            assert parallel_loops() == ["#pragma omp for collapse(2)"]
+        assert parallel_loops() == ["#pragma omp for"]
+    finally:
+        torch.set_num_threads(before)
+        torch.compiler.reset()
+
+
 @pytest.fixture(scope="module")
 def run_package(tmp_path_factory):
     """The C++ example, compiled as its CMakeLists.txt says."""

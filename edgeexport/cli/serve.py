@@ -22,7 +22,7 @@ from edgeexport.serve import MAX_BODY_BYTES
 @click.option("--max-body", "max_body_bytes", type=click.IntRange(min=1), default=MAX_BODY_BYTES, show_default=True, metavar="BYTES", help="Larger bodies are refused with 413.")
 @click.option("--address", help="Address of a Ray cluster to spread the replicas over.  [default: this machine]")
 def command(artifact: Path, **options) -> None:
-    """Serve ARTIFACT over HTTP: every method (POST /methods/NAME), the pipeline (POST /run), /healthz, /readyz, /docs.
+    """Serve ARTIFACT (for an archive, the server package in it) over HTTP: every method (POST /methods/NAME), the pipeline (POST /run), /healthz, /readyz, /docs.
 
     \b
     Example:

@@ -13,23 +13,24 @@ from edgeexport.cli import display
 @click.argument("artifact", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
 def command(artifact: Path, as_json: bool) -> None:
-    """Show ARTIFACT: methods, inputs and outputs, sizes, versions, findings.
+    """Show ARTIFACT, or each of an archive: methods, inputs and outputs, sizes, versions, findings.
 
     \b
     Example:
       edgeexport show build/sam2/xnnpack-fp32
     """
-    from edgeexport.artifact import open_artifact
+    from edgeexport.artifact import open_artifacts
 
-    manifest = open_artifact(artifact).manifest
+    manifests = [opened.manifest for opened in open_artifacts(artifact)]
     if as_json:
-        display.print_json(manifest)
+        display.print_json(manifests if len(manifests) > 1 else manifests[0])
         return
     console = display.console()
-    _print_head(console, manifest)
-    for method in manifest["methods"]:
-        _print_method(console, method)
-    console.print(display.findings_table(manifest["findings"]))
+    for manifest in manifests:
+        _print_head(console, manifest)
+        for method in manifest["methods"]:
+            _print_method(console, method)
+        console.print(display.findings_table(manifest["findings"]))
 
 
 def _print_head(console, manifest: dict) -> None:

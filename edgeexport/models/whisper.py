@@ -138,7 +138,8 @@ def methods(loaded: nn.Module, dims: Mapping[str, Dim]) -> tuple[Method, ...]:
 class LogMel(nn.Module):
     """Sound [samples] at 16 kHz → features [1,80,3000], as transformers' WhisperFeatureExtractor computes them.
 
-    The short-time Fourier transform is a product with windowed cosines and sines. Frames of 400 samples every 160
+    The short-time Fourier transform is a product with windowed cosines and sines; the first and the last sine are zero and left out (a
+    product with 400 columns takes MKL two thirds of the time of one with 402). Frames of 400 samples every 160
     overlap by halves of a hop, so they are put together from rows of 160 without a gather.
     """
 
@@ -147,7 +148,7 @@ class LogMel(nn.Module):
         turns = torch.outer(torch.arange(_FFT // 2 + 1), torch.arange(_FFT)).remainder(_FFT).double() / _FFT
         angles = 2 * math.pi * turns
         window = torch.hann_window(_FFT, dtype=torch.float64)
-        self.basis = nn.Buffer((torch.cat([angles.cos(), angles.sin()]) * window).float())  # [402,400]
+        self.basis = nn.Buffer((torch.cat([angles.cos(), angles[1:-1].sin()]) * window).float())  # [400,400]
         self.filters = nn.Buffer(torch.from_numpy(_extractor().mel_filters).float().t().contiguous())  # [80,201]
 
     def forward(self, waveform: torch.Tensor) -> torch.Tensor:
@@ -157,7 +158,7 @@ class LogMel(nn.Module):
         frames = torch.cat([rows[:-2], rows[1:-1], rows[2:, : _FFT - 2 * _HOP]], dim=1)
         spectrum = F.linear(frames, self.basis)
         power = spectrum * spectrum
-        mel = F.linear(power[:, : _FFT // 2 + 1] + power[:, _FFT // 2 + 1 :], self.filters)
+        mel = F.linear(power[:, : _FFT // 2 + 1] + F.pad(power[:, _FFT // 2 + 1 :], (1, 1)), self.filters)
         decades = mel.clamp(min=1e-10).log() * (1 / math.log(10))
         floored = torch.maximum(decades, decades.amax() - 8.0)
         return ((floored + 4.0) / 4.0).t().unsqueeze(0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from edgeexport.compile_server import ServerRecipe
 from edgeexport.cpu_isa import cpu_isa as level
 from edgeexport.errors import UsageError
+from edgeexport.passes.channels_last import channels_last
 from edgeexport.passes.contiguous_outputs import contiguous_outputs
 from edgeexport.passes.fold_constants import fold_constants
 from edgeexport.passes.merge_pointwise import merge_pointwise
@@ -17,7 +18,7 @@ PRECISIONS = ("fp32",)
 DEVICES = ("cpu", "cuda")
 
 # The generic clean-up that the edge has too. Attention stays as it was captured: PyTorch's own fused kernel runs it.
-PASSES = (strip_assertions, simplify_layout, fold_constants, merge_pointwise, slice_early, simplify_layout, contiguous_outputs)
+PASSES = (strip_assertions, simplify_layout, fold_constants, merge_pointwise, slice_early, simplify_layout, channels_last, contiguous_outputs)
 
 INDUCTOR = {
     "aot_inductor.package": True,
@@ -27,10 +28,12 @@ INDUCTOR = {
     # Traced sizes start at 2; the lower bound that would be checked is that, not the declared one. The wrapper checks it.
     "aot_inductor.check_lowerbound": False,
 }
+# What oneDNN's convolutions want. By itself Inductor chooses it where torch.backends.mkldnn is on, which it is not while this compiles (guards.py).
+CPU = {"force_layout_optimization": True}
 
 
 def recipe(precision: str, cpu_isa: str = "x86-64-v3", device: str = "cpu") -> ServerRecipe:
     """The recipe for a precision of PRECISIONS. Raises UsageError for a CPU level or a device that is not one."""
     if device not in DEVICES:
         raise UsageError(f"There is no device '{device}'. There are: {', '.join(DEVICES)}.")
-    return ServerRecipe("aoti", precision, ".pt2", PASSES, device, level(cpu_isa), INDUCTOR)
+    return ServerRecipe("aoti", precision, ".pt2", PASSES, device, level(cpu_isa), INDUCTOR | (CPU if device == "cpu" else {}))
