@@ -17,6 +17,7 @@ from pathlib import Path
 
 from edgeexport.artifact import Artifact, open_artifacts
 from edgeexport.method import Finding
+from edgeexport.runtime.program import ready
 
 PTE, PT2 = ".pte", ".pt2"
 CHECKS = {
@@ -29,15 +30,20 @@ CHECKS = {
     "memory": (PTE,),
     "package_size": (PT2,),
     "delegation": (PTE,),
+    "runners": (PTE,),
 }
 
 
-def run_checks(artifact: Artifact) -> tuple[list[Finding], int]:
-    """Every check on `artifact`, in a child process; the findings, and the child's peak resident bytes."""
+def run_checks(artifact: Artifact, runtime: str | None = None) -> tuple[list[Finding], int]:
+    """Every check on `artifact`, in a child process, with `runtime` as `open_program` takes it; the findings, and the child's peak resident bytes.
+
+    Raises UsageError for a runtime that does not run this kind of program, or cannot be built here.
+    """
+    runtime = ready(artifact, runtime)
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "findings.jsonl"
         log = Path(folder) / "log"
-        command = [sys.executable, "-m", "edgeexport.checks.process", str(artifact.path), str(report)]
+        command = [sys.executable, "-m", "edgeexport.checks.process", str(artifact.path), str(report), runtime]
         with open(log, "wb") as stream:
             child = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
             try:
@@ -66,6 +72,6 @@ def to_json(finding: Finding) -> dict:
     return dataclasses.asdict(finding)
 
 
-def check_artifact(path: str | os.PathLike) -> list[Finding]:
-    """Open an artifact, or each of an archive, and run every check on it. Raises ArtifactError when it cannot be opened."""
-    return [finding for artifact in open_artifacts(path) for finding in run_checks(artifact)[0]]
+def check_artifact(path: str | os.PathLike, runtime: str | None = None) -> list[Finding]:
+    """Open an artifact, or each of an archive, and run every check on it. Raises ArtifactError when it cannot be opened, UsageError as `run_checks`."""
+    return [finding for artifact in open_artifacts(path) for finding in run_checks(artifact, runtime)[0]]

@@ -22,7 +22,7 @@ from edgeexport.checks.numerics import case_label
 from edgeexport.compare import METRICS, Comparison
 from edgeexport.errors import EdgeExportError, UsageError
 from edgeexport.parity.pipelines import Difference, compare_results, shown
-from edgeexport.runtime.program import RUNTIMES
+from edgeexport.runtime.program import runtime_of
 
 PAIR_FACTOR = 2.0
 """Two programs may each be off eager by the tolerance, in opposite directions."""
@@ -139,7 +139,7 @@ def _sides(artifacts: Mapping[str, Artifact]) -> Iterator[tuple[str, Artifact, s
     if kept is not None:
         yield EXPORTED, kept, "exported"
     for name, artifact in artifacts.items():
-        yield name, artifact, RUNTIMES[artifact.program_path.suffix]
+        yield name, artifact, runtime_of(artifact, None)
 
 
 def _answers(artifact: Artifact, engine: str, first: Artifact, options: Mapping, folder: Path) -> _Side:

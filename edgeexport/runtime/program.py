@@ -15,8 +15,8 @@ from edgeexport.errors import InputError, RuntimeFault, UnknownName, UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-RUNTIMES = {".pte": "executorch", ".pt2": "aoti"}
-"""The module of this package that runs a kind of program, by the file's suffix."""
+RUNTIMES = {".pte": ("executorch", "native"), ".pt2": ("aoti",)}
+"""The modules of this package that run a kind of program, by the file's suffix; the first is the default."""
 
 
 class Program:
@@ -25,11 +25,12 @@ class Program:
     `program["encode_image"](image)` or `program.call("encode_image", image)`.
     """
 
-    def __init__(self, artifact: Artifact, threads: int | None = None):
+    def __init__(self, artifact: Artifact, threads: int | None = None, runtime: str | None = None):
         self.artifact = artifact
+        self.runtime = runtime_of(artifact, runtime)
         self._methods: dict[str, ProgramMethod] = {}
         if threads is not None:
-            set_threads(artifact, threads)
+            _set_threads(self.runtime, threads)
 
     @property
     def manifest(self) -> dict:
@@ -65,7 +66,7 @@ class Program:
     @cached_property
     def engine(self):
         """The runtime that this kind of program needs, with the program loaded. Raises RuntimeFault when it does not load."""
-        return _runtime(self.artifact).Engine(self.artifact)
+        return _module(self.runtime).Engine(self.artifact)
 
     @cached_property
     def state(self) -> dict[str, torch.Tensor] | None:
@@ -159,21 +160,40 @@ class ProgramMethod:
             raise InputError(f"{where} has {wanted} = {size}, but '{seen[1]}' has {seen[0]}: they must be equal.")
 
 
-def open_program(path: str | Path, threads: int | None = None) -> Program:
+def open_program(path: str | Path, threads: int | None = None, runtime: str | None = None) -> Program:
     """Open an artifact (its folder, an archive, or ARCHIVE/NAME) and verify its hashes; `threads` sets the runtime's thread pool, before anything is loaded.
 
+    `runtime` is one of RUNTIMES for its kind of program: `native` runs a `.pte` in a process of the C++ runtime, as an app does.
     Raises ArtifactError, or UsageError when the thread count would change after a program was loaded.
     """
-    return Program(open_artifact(path), threads)
+    return Program(open_artifact(path), threads, runtime)
 
 
-def set_threads(artifact: Artifact, count: int) -> None:
-    """Set the threads of the runtime that runs `artifact`. Raises UsageError."""
+def runtime_of(artifact: Artifact, wanted: str | None) -> str:
+    """`wanted`, or the default, if it runs this kind of program. Raises UsageError."""
+    known = RUNTIMES[artifact.program_path.suffix]
+    if wanted is not None and wanted not in known:
+        raise UsageError(f"{artifact.program_path.name} does not run with '{wanted}'. It runs with: {', '.join(known)}.")
+    return wanted or known[0]
+
+
+def ready(artifact: Artifact, wanted: str | None) -> str:
+    """`runtime_of`, with what the runtime needs on this machine made ready. Raises UsageError for what is missing."""
+    runtime = runtime_of(artifact, wanted)
+    if runtime == "native":
+        from edgeexport.runtime.native import build_runner
+
+        build_runner()
+    return runtime
+
+
+def _set_threads(runtime: str, count: int) -> None:
+    """Set the threads of a runtime. Raises UsageError."""
     if count < 1:
         raise UsageError(f"The number of threads must be at least 1, not {count}.")
-    _runtime(artifact).set_threads(count)
+    _module(runtime).set_threads(count)
 
 
-def _runtime(artifact: Artifact):
-    """The module of this package that runs the artifact's kind of program."""
-    return importlib.import_module(f"edgeexport.runtime.{RUNTIMES[artifact.program_path.suffix]}")
+def _module(runtime: str):
+    """The module of this package that is a runtime."""
+    return importlib.import_module(f"edgeexport.runtime.{runtime}")
