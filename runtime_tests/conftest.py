@@ -24,6 +24,7 @@ def built(tmp_path_factory, model, *options, weights="random"):
 LONGEST_FIRST = ("mvit", "blip", "whisper", "sam2", "edgetam", "yolo")
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the mark
 def pytest_collection_modifyitems(items):
     """All tests of one model run in one process of pytest-xdist, which builds it; those without a model by file."""
 
