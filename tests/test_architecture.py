@@ -24,7 +24,7 @@ ROWS = [
     {"state"},
     {"rewrite", "artifact", "compare", "weights", "images", "audio"},
     {"method", "archive"},
-    {"inputs", "cpu_isa"},
+    {"inputs", "cpu_isa", "boards"},
     {"errors", "guards", "progress", "torchvision_ops"},
 ]
 FROM_THE_FILE_ALONE = {"runtime", "checks"}

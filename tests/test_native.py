@@ -10,7 +10,7 @@ import torch
 
 import edgeexport
 from edgeexport.errors import InputError, RuntimeFault, UsageError
-from edgeexport.runtime import native
+from edgeexport.runtime import native, runner
 
 pytestmark = pytest.mark.skipif(
     not shutil.which("g++") or not shutil.which("cmake"), reason="the native runner needs g++ and cmake (apt install g++ nlohmann-json3-dev; pip install cmake)"
@@ -79,14 +79,14 @@ def test_a_runner_that_dies_hangs_or_is_not_there_is_an_error(toy_artifact, tmp_
         return (path,)
 
     with pytest.raises(RuntimeFault, match="was ended by SIGSEGV at 'load'"):
-        native.Engine(toy_artifact, fake("read line; kill -SEGV $$"))
+        native.Engine(toy_artifact, runner=fake("read line; kill -SEGV $$"))
     with pytest.raises(RuntimeFault, match="ended with code 3 at 'load'"):
-        native.Engine(toy_artifact, fake("exit 3"))
+        native.Engine(toy_artifact, runner=fake("exit 3"))
     monkeypatch.setattr(native, "TIME_LIMIT_S", 0.5)
     with pytest.raises(RuntimeFault, match=r"did not answer 'load' within 0.5 s"):
-        native.Engine(toy_artifact, fake("sleep 60"))
+        native.Engine(toy_artifact, runner=fake("sleep 60"))
     with pytest.raises(RuntimeFault, match="cannot be started"):
-        native.Engine(toy_artifact, (tmp_path / "nowhere",))
+        native.Engine(toy_artifact, runner=(tmp_path / "nowhere",))
 
 
 def test_what_is_missing_is_named(text_both, monkeypatch, tmp_path):
@@ -94,17 +94,20 @@ def test_what_is_missing_is_named(text_both, monkeypatch, tmp_path):
         edgeexport.open(text_both[1].path, runtime="native")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(native.sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setattr(runner.sys, "executable", str(tmp_path / "python"))
+    with pytest.raises(UsageError, match=r"'g\+\+' is not there.*apt install g\+\+"):
+        runner.runner_command()
+    (tmp_path / "g++").symlink_to("/bin/true")
     with pytest.raises(UsageError, match=r"needs CMake 3.28.*pip install 'edgeexport\[native\]'"):
-        native.build_runner()
+        runner.runner_command()
     old = tmp_path / "cmake"
     old.write_text("#!/bin/sh\necho cmake version 3.25.1\n")
     old.chmod(0o755)
     with pytest.raises(UsageError, match=r"needs CMake 3.28, and .* is 3.25.1"):
-        native.build_runner()
-    old.write_text("#!/bin/sh\necho cmake version 3.31.0\n")
-    with pytest.raises(UsageError, match="needs a C\\+\\+ compiler"):
-        native.build_runner()
+        runner.runner_command()
+    old.write_text("#!/bin/sh\necho 'cmake version 3.31.0\nfind_package(nlohmann_json) failed' >&1\n[ $1 = --version ] || { echo nlohmann_json >&2; exit 1; }\n")
+    with pytest.raises(UsageError, match="apt install nlohmann-json3-dev"):
+        runner.runner_command()
     assert not (tmp_path / "cache").exists() or not list((tmp_path / "cache").rglob("edgeexport-runner"))
 
 

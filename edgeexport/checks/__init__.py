@@ -31,11 +31,12 @@ CHECKS = {
     "package_size": (PT2,),
     "delegation": (PTE,),
     "runners": (PTE,),
+    "board": (PTE, PT2),
 }
 
 
-def run_checks(artifact: Artifact, runtime: str | None = None) -> tuple[list[Finding], int]:
-    """Every check on `artifact`, in a child process, with `runtime` as `open_program` takes it; the findings, and the child's peak resident bytes.
+def run_checks(artifact: Artifact, runtime: str | None = None, board: str = "") -> tuple[list[Finding], int]:
+    """Every check on `artifact`, in a child process, with `runtime` and `board` as `open_program` takes them; the findings, and the child's peak resident bytes.
 
     Raises UsageError for a runtime that does not run this kind of program, or cannot be built here.
     """
@@ -43,7 +44,7 @@ def run_checks(artifact: Artifact, runtime: str | None = None) -> tuple[list[Fin
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "findings.jsonl"
         log = Path(folder) / "log"
-        command = [sys.executable, "-m", "edgeexport.checks.process", str(artifact.path), str(report), runtime]
+        command = [sys.executable, "-m", "edgeexport.checks.process", str(artifact.path), str(report), runtime, board]
         with open(log, "wb") as stream:
             child = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
             try:
@@ -72,6 +73,6 @@ def to_json(finding: Finding) -> dict:
     return dataclasses.asdict(finding)
 
 
-def check_artifact(path: str | os.PathLike, runtime: str | None = None) -> list[Finding]:
+def check_artifact(path: str | os.PathLike, runtime: str | None = None, board: str = "") -> list[Finding]:
     """Open an artifact, or each of an archive, and run every check on it. Raises ArtifactError when it cannot be opened, UsageError as `run_checks`."""
-    return [finding for artifact in open_artifacts(path) for finding in run_checks(artifact, runtime)[0]]
+    return [finding for artifact in open_artifacts(path) for finding in run_checks(artifact, runtime, board)[0]]

@@ -11,11 +11,7 @@ from edgeexport.runtime.pte import read_methods
 
 def check(program: Program) -> Iterator[Finding]:
     """One finding a method; what is missing is named."""
-    from executorch.runtime import Runtime
-
-    runtime = Runtime.get()
-    operators = set(runtime.operator_registry.operator_names)
-    backends = set(runtime.backend_registry.registered_backend_names)
+    operators, backends = program.engine.registry()
     for method in read_methods(program.artifact.program_path):
         missing = sorted(set(method.operators) - operators) + sorted(set(method.backends) - backends)
         needs = f"{len(method.operators)} operators, {', '.join(method.backends) or 'no backend'}"

@@ -7,28 +7,37 @@ from pathlib import Path
 import click
 
 from edgeexport.cli import display
-from edgeexport.errors import CheckFailed
+from edgeexport.errors import CheckFailed, UsageError
 
 
 @click.command(name="check")
 @click.argument("artifact", type=click.Path(path_type=Path))
 @click.option("--runner", type=click.Choice(["python", "native"]), default="python", show_default=True, help="What runs the program: native is the C++ runtime of an app, without Python.")
+@click.option("--board", metavar="NAME", help="Also: does it fit this board? A name of `boards/`, or the path of a TOML file of your own.")
+@click.option("--emulate", is_flag=True, help="Run it on the board's CPU, emulated by qemu: the least case of each method.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
-def command(artifact: Path, runner: str, as_json: bool) -> None:
+def command(artifact: Path, runner: str, board: str | None, emulate: bool, as_json: bool) -> None:
     """Check ARTIFACT from its files alone: hashes, loading, numerics, bounds, memory, delegation.
 
     \b
     Example:
       edgeexport check build/sam2/xnnpack-fp32
       edgeexport check build/sam2/xnnpack-fp32 --runner native
+      edgeexport check build/sam2/xnnpack-fp32 --board raspberry_pi_5 --emulate
     """
+    from edgeexport import boards
     from edgeexport.artifact import open_artifacts
     from edgeexport.checks import run_checks, to_json
 
+    if emulate and board is None:
+        raise UsageError("--emulate needs a --board to emulate.")
+    if board is not None:
+        boards.board(board)
+    runtime = f"native@{board}" if emulate else {"python": None}.get(runner, runner)
     findings = []
     for opened in open_artifacts(artifact):
         with display.progress(quiet=as_json).step(f"check the files of {opened.side}"):
-            found = [to_json(f) | {"artifact": opened.side} for f in run_checks(opened, None if runner == "python" else runner)[0]]
+            found = [to_json(f) | {"artifact": opened.side} for f in run_checks(opened, runtime, board or "")[0]]
         findings += found
         if not as_json:
             display.console().print(display.findings_table(found))

@@ -35,6 +35,13 @@ class Engine:
             raise RuntimeFault(f"The runtime cannot load the method '{name}' ({error}).") from error
         return lambda tensors: loaded.execute(list(tensors))
 
+    def registry(self) -> tuple[frozenset[str], frozenset[str]]:
+        """The names of the operators and the backends that the runtime has."""
+        from executorch.runtime import Runtime
+
+        runtime = Runtime.get()
+        return frozenset(runtime.operator_registry.operator_names), frozenset(runtime.backend_registry.registered_backend_names)
+
     def new_state(self) -> None:
         """There is none to give: it is inside."""
 

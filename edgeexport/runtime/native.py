@@ -1,31 +1,24 @@
 """Runs a `.pte` with the native runner: the C++ runtime that an app links, in a process of its own, without Python.
 
-The runner (`edgeexport/native`) is built when it is first needed, against the executorch package's own headers and libraries, and kept in
-the user's cache. Commands go to it as JSON lines, tensors as raw files.
+Commands go to the runner as JSON lines, tensors as raw files. `native@BOARD` is the same runner on an emulated board.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import weakref
 from collections.abc import Callable, Sequence
-from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from edgeexport.artifact import Artifact
-from edgeexport.errors import RuntimeFault, UsageError
-
-CMAKE_AT_LEAST = (3, 28)
-"""Older ones write the runtime path of executorch's libraries wrongly (its CMake package says so and defines no targets)."""
+from edgeexport.errors import RuntimeFault
+from edgeexport.runtime.runner import runner_command
 
 TIME_LIMIT_S = 600.0
 """How long one command may take."""
@@ -36,9 +29,9 @@ _threads: int | None = None
 class Engine:
     """A `.pte` in a runner of its own. Its state, where it has one, is inside: one conversation at a time."""
 
-    def __init__(self, artifact: Artifact, runner: Sequence[str | Path] | None = None):
-        """`runner` is the command that starts it; by default it is built for this machine. Raises UsageError, RuntimeFault."""
-        self._session = Session(runner or (build_runner(),), _threads)
+    def __init__(self, artifact: Artifact, board: str = "", runner: Sequence[str | Path] | None = None):
+        """On this machine, or on the emulated `board`; `runner` is the command to start instead. Raises UsageError, RuntimeFault."""
+        self._session = Session(runner or runner_command(board), _threads)
         self._session.ask({"do": "load", "program": str(artifact.program_path.resolve())})
         self._entries = artifact.methods
         self._calls = 0
@@ -65,6 +58,11 @@ class Engine:
     def describe(self) -> dict[str, Any]:
         """The operators and backends that the runtime has, and its threads."""
         return self._session.ask({"do": "describe"})
+
+    def registry(self) -> tuple[frozenset[str], frozenset[str]]:
+        """The names of the operators and the backends that the runtime has."""
+        found = self.describe()
+        return frozenset(found["operators"]), frozenset(found["backends"])
 
     def memory(self) -> dict[str, int]:
         """Resident bytes of the runner, now and at most."""
@@ -120,7 +118,7 @@ class Session:
         return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
 
     def _last_words(self) -> str:
-        lines = [x for x in (self.folder / "log").read_text(errors="replace").splitlines() if x.startswith(("E ", "F "))]
+        lines = [x for x in (self.folder / "log").read_text(errors="replace").splitlines() if not x.startswith(("I ", "W "))]
         return f" ({' | '.join(lines[-2:])})" if lines else ""
 
 
@@ -142,52 +140,3 @@ def set_threads(count: int) -> None:
     """Set the threads of runners that are started from now on."""
     global _threads
     _threads = count
-
-
-def build_runner() -> Path:
-    """The runner for this machine, built if the cache has none of these sources and this executorch. Raises UsageError for a missing tool."""
-    import platformdirs
-
-    sources = resources.files("edgeexport") / "native"
-    version = metadata.version("executorch")
-    content = b"".join((sources / name).read_bytes() for name in ("CMakeLists.txt", "runner.cpp"))
-    key = hashlib.sha256(content + version.encode() + sys.platform.encode()).hexdigest()[:16]
-    kept = platformdirs.user_cache_path("edgeexport") / "native" / key / "edgeexport-runner"
-    if not kept.exists():
-        with tempfile.TemporaryDirectory() as folder:
-            _compile(sources, Path(folder))
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            partial = kept.with_name(f".{kept.name}.partial-{Path(folder).name}")
-            shutil.copy2(Path(folder) / kept.name, partial)
-            partial.replace(kept)
-    return kept
-
-
-def _compile(sources, folder: Path) -> None:
-    import executorch
-
-    cmake = _cmake()
-    if shutil.which("g++") is None and shutil.which("clang++") is None:
-        raise UsageError("The native runner needs a C++ compiler. Install one (Debian: apt install g++).")
-    (package,) = executorch.__path__
-    with resources.as_file(sources) as source:
-        for command in ([cmake, "-S", source, "-B", folder, f"-DCMAKE_PREFIX_PATH={package}"], [cmake, "--build", folder]):
-            done = subprocess.run([str(c) for c in command], capture_output=True, text=True)
-            if done.returncode != 0 and "nlohmann_json" in done.stderr:
-                raise UsageError("The native runner needs nlohmann's JSON headers. Install them (Debian: apt install nlohmann-json3-dev).")
-            if done.returncode != 0:
-                raise RuntimeFault(f"The native runner could not be built: {(done.stderr or done.stdout).strip()[-1500:]}")
-
-
-def _cmake() -> str:
-    """A CMake that is new enough: of this Python's environment, else of the system."""
-    beside = Path(sys.executable).with_name("cmake")
-    found = str(beside) if beside.exists() else shutil.which("cmake")
-    wanted = ".".join(map(str, CMAKE_AT_LEAST))
-    if found is None:
-        raise UsageError(f"The native runner needs CMake {wanted}. Install it (pip install 'edgeexport[native]').")
-    said = subprocess.run([found, "--version"], capture_output=True, text=True).stdout.split()
-    version = tuple(int(part) for part in said[2].split(".")[:2])
-    if version < CMAKE_AT_LEAST:
-        raise UsageError(f"The native runner needs CMake {wanted}, and {found} is {said[2]}. Install a newer one (pip install 'edgeexport[native]').")
-    return found

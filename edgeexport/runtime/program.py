@@ -25,9 +25,10 @@ class Program:
     `program["encode_image"](image)` or `program.call("encode_image", image)`.
     """
 
-    def __init__(self, artifact: Artifact, threads: int | None = None, runtime: str | None = None):
+    def __init__(self, artifact: Artifact, threads: int | None = None, runtime: str | None = None, board: str = ""):
         self.artifact = artifact
         self.runtime = runtime_of(artifact, runtime)
+        self.board = board
         self._methods: dict[str, ProgramMethod] = {}
         if threads is not None:
             _set_threads(self.runtime, threads)
@@ -40,6 +41,15 @@ class Program:
     def methods(self) -> tuple[str, ...]:
         """The names of the methods."""
         return tuple(self.artifact.methods)
+
+    @property
+    def emulated(self) -> bool:
+        """Whether it runs in an emulator, where a call takes some hundred times longer."""
+        return "@" in self.runtime
+
+    def cases(self, name: str) -> list[dict]:
+        """The recorded cases of a method; in an emulator the least only."""
+        return self.artifact.methods[name]["cases"][: 1 if self.emulated else None]
 
     def __getitem__(self, name: str) -> ProgramMethod:
         if name not in self.artifact.methods:
@@ -66,7 +76,8 @@ class Program:
     @cached_property
     def engine(self):
         """The runtime that this kind of program needs, with the program loaded. Raises RuntimeFault when it does not load."""
-        return _module(self.runtime).Engine(self.artifact)
+        board = self.runtime.partition("@")[2]
+        return _module(self.runtime).Engine(self.artifact, *([board] if board else []))
 
     @cached_property
     def state(self) -> dict[str, torch.Tensor] | None:
@@ -160,19 +171,20 @@ class ProgramMethod:
             raise InputError(f"{where} has {wanted} = {size}, but '{seen[1]}' has {seen[0]}: they must be equal.")
 
 
-def open_program(path: str | Path, threads: int | None = None, runtime: str | None = None) -> Program:
+def open_program(path: str | Path, threads: int | None = None, runtime: str | None = None, board: str = "") -> Program:
     """Open an artifact (its folder, an archive, or ARCHIVE/NAME) and verify its hashes; `threads` sets the runtime's thread pool, before anything is loaded.
 
-    `runtime` is one of RUNTIMES for its kind of program: `native` runs a `.pte` in a process of the C++ runtime, as an app does.
+    `runtime` is one of RUNTIMES for its kind of program: `native` runs a `.pte` in a process of the C++ runtime, as an app does,
+    `native@BOARD` does so on an emulated board. `board` is what its checks hold it against.
     Raises ArtifactError, or UsageError when the thread count would change after a program was loaded.
     """
-    return Program(open_artifact(path), threads, runtime)
+    return Program(open_artifact(path), threads, runtime, board)
 
 
 def runtime_of(artifact: Artifact, wanted: str | None) -> str:
     """`wanted`, or the default, if it runs this kind of program. Raises UsageError."""
     known = RUNTIMES[artifact.program_path.suffix]
-    if wanted is not None and wanted not in known:
+    if wanted is not None and wanted.partition("@")[0] not in known:
         raise UsageError(f"{artifact.program_path.name} does not run with '{wanted}'. It runs with: {', '.join(known)}.")
     return wanted or known[0]
 
@@ -180,10 +192,11 @@ def runtime_of(artifact: Artifact, wanted: str | None) -> str:
 def ready(artifact: Artifact, wanted: str | None) -> str:
     """`runtime_of`, with what the runtime needs on this machine made ready. Raises UsageError for what is missing."""
     runtime = runtime_of(artifact, wanted)
-    if runtime == "native":
-        from edgeexport.runtime.native import build_runner
+    name, _, board = runtime.partition("@")
+    if name == "native":
+        from edgeexport.runtime.runner import runner_command
 
-        build_runner()
+        runner_command(board)
     return runtime
 
 
@@ -196,4 +209,4 @@ def _set_threads(runtime: str, count: int) -> None:
 
 def _module(runtime: str):
     """The module of this package that is a runtime."""
-    return importlib.import_module(f"edgeexport.runtime.{runtime}")
+    return importlib.import_module(f"edgeexport.runtime.{runtime.partition('@')[0]}")

@@ -1,0 +1,114 @@
+"""Boards: what a device is and takes, read from one TOML file each."""
+
+from __future__ import annotations
+
+import sysconfig
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edgeexport.errors import UnknownName, UsageError
+
+FOLDERS = (Path(__file__).parent.parent / "boards", Path(sysconfig.get_path("data")) / "share" / "edgeexport" / "boards")
+"""Of a checkout, and of an installed package."""
+
+_TEXT, _COUNT, _TEXTS = {"type": "string", "minLength": 1}, {"type": "integer", "minimum": 1}, {"type": "array", "items": {"type": "string"}}
+
+
+def _table(required: dict[str, Any], **optional: Any) -> dict[str, Any]:
+    return {"type": "object", "required": list(required), "properties": {**required, **optional}, "additionalProperties": False}
+
+
+SCHEMA = _table(
+    {
+        "summary": _TEXT, "arch": {"enum": ["aarch64", "x86_64"]}, "cores": _COUNT, "memory_bytes": _COUNT, "isa": _TEXTS, "libc": _TEXT,
+        "sources": {**_TEXTS, "minItems": 1},
+        "runtime": _table({"target": {"enum": ["xnnpack", "aoti"]}, "backends": _TEXTS}),
+        "budgets": _table({"file_bytes": _COUNT, "planned_memory_bytes": _COUNT}),
+    },
+    emulation=_table({"cpu": _TEXT, "cpuinfo": _table(dict.fromkeys(("implementer", "architecture", "variant", "part", "revision"), _TEXT))}),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Emulation:
+    """How qemu plays a board: its name of the CPU, and the board's lines of /proc/cpuinfo."""
+
+    cpu: str
+    cpuinfo: str
+
+
+@dataclass(frozen=True)
+class Board:
+    """A device: its CPU (`isa` in Linux' names), memory, runtime, and what a program on it may take."""
+
+    name: str
+    summary: str
+    arch: str
+    cores: int
+    memory_bytes: int
+    isa: tuple[str, ...]
+    libc: str
+    sources: tuple[str, ...]
+    target: str
+    backends: tuple[str, ...]
+    file_limit_bytes: int
+    planned_limit_bytes: int
+    emulation: Emulation | None
+
+
+def names() -> list[str]:
+    """The boards that come with edgeexport."""
+    return sorted({path.stem for folder in FOLDERS for path in folder.glob("*.toml")})
+
+
+def board(name: str) -> Board:
+    """A board by name, or a user's own as the path of a TOML file. Raises UnknownName; UsageError with the line of what is wrong in a file."""
+    if name.endswith(".toml"):
+        path = Path(name)
+        if not path.is_file():
+            raise UsageError(f"There is no board file {path}.")
+        return _read(path)
+    for folder in FOLDERS:
+        if (folder / f"{name}.toml").is_file():
+            return _read(folder / f"{name}.toml")
+    raise UnknownName("board", name, names())
+
+
+def _read(path: Path) -> Board:
+    import jsonschema
+
+    text = path.read_text(encoding="utf-8")
+    try:
+        facts = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path} is not TOML: {error}.") from error
+    error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(SCHEMA).iter_errors(facts))
+    if error is not None:
+        raise UsageError(f"{path}{_line(text, error)}: {error.message}.")
+    emulation = facts.get("emulation")
+    return Board(
+        path.stem, facts["summary"], facts["arch"], facts["cores"], facts["memory_bytes"], tuple(facts["isa"]), facts["libc"], tuple(facts["sources"]),
+        facts["runtime"]["target"], tuple(facts["runtime"]["backends"]), facts["budgets"]["file_bytes"], facts["budgets"]["planned_memory_bytes"],
+        emulation and Emulation(emulation["cpu"], _cpuinfo(facts["cores"], facts["isa"], emulation["cpuinfo"])),
+    )  # fmt: skip
+
+
+def _line(text: str, error) -> str:
+    """Where in the file an error of the schema is: at the key that is wrong, or in the table that lacks one."""
+    surplus = sorted(set(error.instance) - set(error.schema["properties"])) if error.validator == "additionalProperties" else []
+    wanted = surplus[:1] or [str(part) for part in error.absolute_path if isinstance(part, str)][-1:]
+    for number, line in enumerate(text.splitlines(), 1):
+        if wanted and line.lstrip(" [").startswith(wanted[0]):
+            return f", line {number}"
+    return ""
+
+
+def _cpuinfo(cores: int, isa: list[str], cpu: dict[str, str]) -> str:
+    """/proc/cpuinfo as Linux writes it for aarch64."""
+    one = (
+        f"BogoMIPS\t: 108.00\nFeatures\t: {' '.join(isa)}\nCPU implementer\t: {cpu['implementer']}\nCPU architecture: {cpu['architecture']}\n"
+        f"CPU variant\t: {cpu['variant']}\nCPU part\t: {cpu['part']}\nCPU revision\t: {cpu['revision']}\n\n"
+    )
+    return "".join(f"processor\t: {core}\n{one}" for core in range(cores))

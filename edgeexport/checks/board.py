@@ -1,0 +1,29 @@
+"""Does the program fit the board: its runtime, its memory, its storage?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from edgeexport.boards import board
+from edgeexport.method import Finding
+from edgeexport.runtime.program import Program
+from edgeexport.runtime.pte import read_methods
+
+
+def check(program: Program) -> Iterator[Finding]:
+    """The target and the file's size, then for each method of a `.pte` its planned memory and its backends; nothing without a board."""
+    if not program.board:
+        return
+    device = board(program.board)
+    target, size = program.manifest["target"], program.artifact.program_path.stat().st_size
+    yield Finding("board", None, target == device.target, f"for {target}", f"{device.name} runs {device.target}", "", {"board": device.name})
+    yield Finding("board", None, size <= device.file_limit_bytes, f"file {size / 1e6:.1f} MB", f"<= {device.file_limit_bytes / 1e6:.0f} MB on {device.name}")
+    if program.artifact.program_path.suffix != ".pte":
+        return
+    for method in read_methods(program.artifact.program_path):
+        missing = sorted(set(method.backends) - set(device.backends))
+        passed = not missing and method.planned_bytes <= device.planned_limit_bytes
+        yield Finding(
+            "board", method.name, passed, f"{method.planned_bytes / 1e6:.1f} MB planned, {', '.join(method.backends) or 'no backend'}",
+            f"<= {device.planned_limit_bytes / 1e6:.0f} MB, {', '.join(device.backends)}", f"It lacks {', '.join(missing)}." if missing else "",
+        )  # fmt: skip

@@ -1,0 +1,101 @@
+"""Boards: their files, whether a program fits one, and the program itself on an emulated one."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+import edgeexport
+from edgeexport import boards
+from edgeexport.errors import UnknownName, UsageError
+
+
+@pytest.mark.parametrize("name", boards.names())
+def test_every_board_has_facts_with_sources(name):
+    board = boards.board(name)
+    assert board.sources and board.planned_limit_bytes <= board.memory_bytes // 4
+    if board.emulation:
+        assert board.emulation.cpuinfo.count("processor\t") == board.cores and f"Features\t: {' '.join(board.isa)}\n" in board.emulation.cpuinfo
+
+
+@pytest.fixture
+def own(tmp_path):
+    """A user's own board file: a copy, and a function that replaces text in it."""
+    path = tmp_path / "mine.toml"
+    shutil.copy(boards.FOLDERS[0] / "raspberry_pi_5.toml", path)
+
+    def replace(old, new):
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new, 1))
+        return str(path)
+
+    return replace
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("memory_bytes = 2_147_483_648", "memory_gb = 2", r"mine.toml, line 4: .*'memory_gb' was unexpected|'memory_bytes' is a required property"),
+        ("planned_memory_bytes = 500_000_000", 'planned_memory_bytes = "500 MB"', r"mine.toml, line \d+: '500 MB' is not of type 'integer'"),
+        ("[budgets]", "[budgets]\nlatency = 5", r"mine.toml, line 17: .*'latency' was unexpected"),
+        ("cores = 4", "cores = ", r"mine.toml is not TOML: .*line 3"),
+        ('arch = "aarch64"', 'arch = "arm64"', r"mine.toml, line 2: 'arm64' is not one of"),
+    ],
+)
+def test_a_wrong_key_or_value_is_named_with_its_line(own, old, new, said):
+    with pytest.raises(UsageError, match=said):
+        boards.board(own(old, new))
+
+
+def test_names():
+    with pytest.raises(UnknownName, match="Did you mean 'raspberry_pi_5'"):
+        boards.board("raspberry_pi5")
+    with pytest.raises(UsageError, match="no board file nowhere.toml"):
+        boards.board("nowhere.toml")
+
+
+def fit(artifact, board):
+    return [f for f in edgeexport.check(artifact, board=board) if f.check == "board"]
+
+
+def test_what_fits_and_what_does_not(toy_artifact, own):
+    assert [f.passed for f in fit(toy_artifact.path, "raspberry_pi_4")] == [True] * 3
+    assert not [f for f in edgeexport.check(toy_artifact.path) if f.check == "board"]
+    own("planned_memory_bytes = 500_000_000", "planned_memory_bytes = 100")
+    path = own('backends = ["XnnpackBackend"]', 'backends = ["EthosUBackend"]')
+    (failed,) = [f for f in fit(toy_artifact.path, path) if not f.passed]
+    assert failed.method == "classify" and "lacks XnnpackBackend" in failed.message and failed.limit.startswith("<= 0 MB")
+    own("file_bytes = 500_000_000", "file_bytes = 10")
+    assert len([f for f in fit(toy_artifact.path, path) if not f.passed]) == 2
+
+
+def test_a_server_package_is_not_for_a_phone(toy_both):
+    assert [(f.passed, f.measured) for f in fit(toy_both[1].path, "raspberry_pi_5")][0] == (False, "for aoti")
+
+
+MISSING = [tool for tool in ("qemu-aarch64", "aarch64-linux-gnu-g++") if shutil.which(tool) is None]
+
+
+@pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)} (apt install qemu-user g++-aarch64-linux-gnu)")
+@pytest.mark.parametrize("board", ["raspberry_pi_5", "android_arm64_baseline"])
+def test_the_program_runs_on_an_emulated_board(toy_artifact, board):
+    done = subprocess.run(
+        [sys.executable, "-m", "edgeexport", "check", toy_artifact.path, "--board", board, "--emulate", "--json"], capture_output=True, text=True
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr + done.stdout
+    findings = json.loads(done.stdout)["findings"]
+    assert {"loads", "operators", "numerics", "runners", "board"} <= {f["check"] for f in findings}
+    (same,) = [f for f in findings if f["check"] == "runners"]
+    assert same["details"]["runtime"] == f"native@{board}" and same["details"]["max_abs_relative"] < 1e-5
+    assert len([f for f in findings if f["check"] == "numerics"]) == 1, "the least case"
+
+
+def test_what_cannot_be_emulated_exits_with_2(toy_artifact, own, tmp_path):
+    path = own("[emulation]", "[emulation_not]")
+    command = [sys.executable, "-m", "edgeexport", "check", str(toy_artifact.path)]
+    for options, said in ((["--emulate"], "needs a --board"), (["--board", path], "'emulation_not' was unexpected"), (["--board", "pi"], "There is no board 'pi'")):
+        done = subprocess.run([*command, *options], capture_output=True, text=True)
+        assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
