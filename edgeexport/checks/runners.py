@@ -26,7 +26,7 @@ def check(program: Program) -> Iterator[Finding]:
         cases = program.cases(name)
         for case in (cases[0], cases[-1])[: len(cases)]:
             ours, theirs = (_answer(each, name, case, golden) for each in (program, other))
-            error = max(Comparison.of(a, b).max_abs_relative for a, b in zip(ours, theirs))
+            error = max((Comparison.of(a, b).max_abs_relative for a, b in zip(ours, theirs)), key=lambda e: (e != e, e))  # NaN is the worst
             if not error <= worst:
                 worst, label = error, f" ({case_label(case)})"
         yield Finding(
