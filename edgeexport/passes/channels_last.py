@@ -17,8 +17,8 @@ def channels_last(program: ExportedProgram) -> PassResult:
     """conv2d(x, w) → conv2d(x, w in channels_last); cat([x, ...], 1) → permute(cat([permute(x), ...], -1)) before a conv2d.
 
     A convolution answers in the format of its weight, and what follows keeps it, so the compiler has nothing to turn around before the
-    next convolution: 105 transposed tiles become 27 in YOLO11n, of which concatenations of channels were most; those AOTInductor writes
-    contiguous unless the channels are the last dimension by name.
+    next convolution: in YOLO11n the weights alone make 27 of 105 transposing loops. Concatenated channels AOTInductor writes contiguous,
+    whatever their parts are, unless the channels are the last dimension by name.
 
     It does not fire on other convolutions, on a weight that is computed, nor on a concatenation along another dimension.
     """
