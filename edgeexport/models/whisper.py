@@ -38,6 +38,7 @@ WINDOW_SAMPLES = 30 * SAMPLING_RATE_HZ
 MEL_BINS, FRAMES, AUDIO_POSITIONS = 80, 3000, 1500
 TEXT_POSITIONS = 448
 _FFT, _HOP = 400, 160
+_HALVINGS = 2
 
 _SIZES = {"tiny": (384, 4, 6), "base": (512, 6, 8), "small": (768, 12, 12)}  # width, layers a side, heads; table 1 of the paper
 
@@ -138,30 +139,50 @@ def methods(loaded: nn.Module, dims: Mapping[str, Dim]) -> tuple[Method, ...]:
 class LogMel(nn.Module):
     """Sound [samples] at 16 kHz → features [1,80,3000], as transformers' WhisperFeatureExtractor computes them.
 
-    The short-time Fourier transform is a product with windowed cosines and sines; the first and the last sine are zero and left out (a
-    product with 400 columns takes MKL two thirds of the time of one with 402). Frames of 400 samples every 160
-    overlap by halves of a hop, so they are put together from rows of 160 without a gather.
+    The short-time Fourier transform is products with cosines and sines. The odd bins of N points need only the difference of the two halves,
+    the even ones are those of N/2 points, of their sum (decimation in frequency, Gentleman and Sande 1966): twice, and the products have 60 thousand
+    multiplications a frame instead of 160. Frames of 400 samples every 160 overlap by halves of a hop, so they are put together from rows of 160 without a gather.
     """
 
     def __init__(self):
         super().__init__()
-        turns = torch.outer(torch.arange(_FFT // 2 + 1), torch.arange(_FFT)).remainder(_FFT).double() / _FFT
-        angles = 2 * math.pi * turns
-        window = torch.hann_window(_FFT, dtype=torch.float64)
-        self.basis = nn.Buffer((torch.cat([angles.cos(), angles[1:-1].sin()]) * window).float())  # [400,400]
-        self.filters = nn.Buffer(torch.from_numpy(_extractor().mel_filters).float().t().contiguous())  # [80,201]
+        self.window = nn.Buffer(torch.hann_window(_FFT, dtype=torch.float64).float())
+        points, step, bases, bins = _FFT, 1, [], []
+        for _ in range(_HALVINGS):
+            odd = torch.arange(1, points // 2, 2)
+            bases.append(_waves(odd, odd, points, points // 2))
+            bins += [odd * step, odd * step]
+            points, step = points // 2, step * 2
+        cosines, sines = torch.arange(points // 2 + 1), torch.arange(1, points // 2)
+        bases.append(_waves(cosines, sines, points, points))
+        bins += [cosines * step, sines * step]
+        self.bases = nn.ParameterList(nn.Parameter(basis, requires_grad=False) for basis in bases)  # [200,200], [100,100], [100,100]
+        self.filters = nn.Buffer(torch.from_numpy(_extractor().mel_filters).float()[torch.cat(bins)].t().contiguous())  # [80,400]
 
     def forward(self, waveform: torch.Tensor) -> torch.Tensor:
         sound = F.pad(waveform, (0, WINDOW_SAMPLES - waveform.shape[0]))
         left, right = sound[1 : _FFT // 2 + 1].flip(0), sound[-_FFT // 2 - 1 : -1].flip(0)  # frames are centred: mirrored at both ends
         rows = torch.cat([left, sound, right])[: (FRAMES + 2) * _HOP].reshape(FRAMES + 2, _HOP)
-        frames = torch.cat([rows[:-2], rows[1:-1], rows[2:, : _FFT - 2 * _HOP]], dim=1)
-        spectrum = F.linear(frames, self.basis)
-        power = spectrum * spectrum
-        mel = F.linear(power[:, : _FFT // 2 + 1] + F.pad(power[:, _FFT // 2 + 1 :], (1, 1)), self.filters)
+        frames = torch.cat([rows[:-2], rows[1:-1], rows[2:, : _FFT - 2 * _HOP]], dim=1) * self.window
+        waves = []
+        for basis in self.bases[:_HALVINGS]:
+            first, second = frames.chunk(2, dim=1)
+            frames = first + second
+            waves.append(F.linear(first - second, basis))
+        spectrum = torch.cat([*waves, F.linear(frames, self.bases[_HALVINGS])], dim=1)
+        mel = F.linear(spectrum * spectrum, self.filters)
         decades = mel.clamp(min=1e-10).log() * (1 / math.log(10))
         floored = torch.maximum(decades, decades.amax() - 8.0)
         return ((floored + 4.0) / 4.0).t().unsqueeze(0)
+
+
+def _waves(cosines: torch.Tensor, sines: torch.Tensor, points: int, length: int) -> torch.Tensor:
+    """Rows of the real Fourier transform of so many points: cosines of these bins, then sines of those, each [length]."""
+
+    def turns(bins):
+        return 2 * math.pi * torch.outer(bins, torch.arange(length)).remainder(points).double() / points
+
+    return torch.cat([turns(cosines).cos(), turns(sines).sin()]).float()
 
 
 def original_features(waveform: torch.Tensor) -> torch.Tensor:
