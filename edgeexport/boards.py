@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import sysconfig
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from edgeexport.cpu_isa import cpu_flags
 from edgeexport.errors import UnknownName, UsageError
 
 FOLDERS = (Path(__file__).parent.parent / "boards", Path(sysconfig.get_path("data")) / "share" / "edgeexport" / "boards")
 """Of a checkout, and of an installed package."""
+
+HOST = "host"
+"""The machine that this runs on: its facts are read from it."""
 
 _TEXT, _COUNT, _TEXTS = {"type": "string", "minLength": 1}, {"type": "integer", "minimum": 1}, {"type": "array", "items": {"type": "string"}}
 
@@ -24,7 +30,7 @@ SCHEMA = _table(
     {
         "summary": _TEXT, "arch": {"enum": ["aarch64", "x86_64"]}, "cores": _COUNT, "memory_bytes": _COUNT, "isa": _TEXTS, "libc": _TEXT,
         "sources": {**_TEXTS, "minItems": 1},
-        "runtime": _table({"target": {"enum": ["xnnpack", "aoti"]}, "backends": _TEXTS}),
+        "runtime": _table({"targets": {**_TEXTS, "minItems": 1}, "backends": _TEXTS}, cpu_isa=_TEXT),
         "budgets": _table({"file_bytes": _COUNT, "planned_memory_bytes": _COUNT}),
     },
     emulation=_table({"cpu": _TEXT, "cpuinfo": _table(dict.fromkeys(("implementer", "architecture", "variant", "part", "revision"), _TEXT))}),
@@ -41,7 +47,7 @@ class Emulation:
 
 @dataclass(frozen=True)
 class Board:
-    """A device: its CPU (`isa` in Linux' names), memory, runtime, and what a program on it may take."""
+    """A device: its CPU (`isa` in Linux' names), memory, runtime, and what a program on it may take. `cpu_isa` is the level that server packages are built for."""
 
     name: str
     summary: str
@@ -51,20 +57,23 @@ class Board:
     isa: tuple[str, ...]
     libc: str
     sources: tuple[str, ...]
-    target: str
+    targets: tuple[str, ...]
     backends: tuple[str, ...]
+    cpu_isa: str | None
     file_limit_bytes: int
     planned_limit_bytes: int
     emulation: Emulation | None
 
 
 def names() -> list[str]:
-    """The boards that come with edgeexport."""
-    return sorted({path.stem for folder in FOLDERS for path in folder.glob("*.toml")})
+    """The boards that come with edgeexport, and HOST."""
+    return sorted({HOST} | {path.stem for folder in FOLDERS for path in folder.glob("*.toml")})
 
 
 def board(name: str) -> Board:
     """A board by name, or a user's own as the path of a TOML file. Raises UnknownName; UsageError with the line of what is wrong in a file."""
+    if name == HOST:
+        return _host()
     if name.endswith(".toml"):
         path = Path(name)
         if not path.is_file():
@@ -74,6 +83,16 @@ def board(name: str) -> Board:
         if (folder / f"{name}.toml").is_file():
             return _read(folder / f"{name}.toml")
     raise UnknownName("board", name, names())
+
+
+def _host() -> Board:
+    """This machine, which may use all of its memory."""
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return Board(
+        HOST, f"this machine: {platform.platform()}", platform.machine(), os.cpu_count() or 1, memory_bytes, tuple(sorted(cpu_flags())),
+        " ".join(platform.libc_ver()), ("/proc/cpuinfo and sysconf of this machine",), ("xnnpack", "aoti"), ("XnnpackBackend",), "native",
+        memory_bytes, memory_bytes, None,
+    )  # fmt: skip
 
 
 def _read(path: Path) -> Board:
@@ -90,7 +109,7 @@ def _read(path: Path) -> Board:
     emulation = facts.get("emulation")
     return Board(
         path.stem, facts["summary"], facts["arch"], facts["cores"], facts["memory_bytes"], tuple(facts["isa"]), facts["libc"], tuple(facts["sources"]),
-        facts["runtime"]["target"], tuple(facts["runtime"]["backends"]), facts["budgets"]["file_bytes"], facts["budgets"]["planned_memory_bytes"],
+        tuple(facts["runtime"]["targets"]), tuple(facts["runtime"]["backends"]), facts["runtime"].get("cpu_isa"), facts["budgets"]["file_bytes"], facts["budgets"]["planned_memory_bytes"],
         emulation and Emulation(emulation["cpu"], _cpuinfo(facts["cores"], facts["isa"], emulation["cpuinfo"])),
     )  # fmt: skip
 

@@ -44,6 +44,20 @@ def test_state_is_kept_between_calls(text_both):
         torch.testing.assert_close(ours["decode_step"](*step), theirs["decode_step"](*step), atol=1e-5, rtol=0)
 
 
+def test_state_is_shared_between_methods(text_both):
+    """An app's Module gives each method a state of its own unless share_memory_arenas is asked for."""
+    ours, theirs = (edgeexport.open(text_both[0].path, runtime=runtime) for runtime in ("native", None))
+    sound = ours["encode"](torch.randn(1, 256, 32, generator=torch.Generator().manual_seed(1)))
+    prompt, token = torch.tensor([[3, 1, 4]]), torch.tensor([[1]])
+    for program in (ours, theirs):
+        program["prefill"](prompt, torch.tensor([0]), *sound)
+        program["encode"](torch.zeros(1, 256, 32))
+    after = [program["decode_step"](token, torch.tensor([3]), *sound)[0] for program in (ours, theirs)]
+    torch.testing.assert_close(*after, atol=1e-5, rtol=0)
+    ours["prefill"](torch.tensor([[5, 9, 2]]), torch.tensor([0]), *sound)
+    assert not torch.allclose(ours["decode_step"](token, torch.tensor([3]), *sound)[0], after[0], atol=1e-3), "the state matters"
+
+
 def test_times_memory_and_what_the_runtime_has(program):
     outputs, latency_ms = program.engine.call("classify", [torch.randn(2, 3, 16, 16)], warmup=2, repeat=5)
     assert outputs[0].shape == (2, 8) and len(latency_ms) == 5 and all(0 < t < 1000 for t in latency_ms)

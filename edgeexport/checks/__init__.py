@@ -13,9 +13,11 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from edgeexport.artifact import Artifact, open_artifacts
+from edgeexport.errors import UnknownName
 from edgeexport.method import Finding
 from edgeexport.runtime.program import ready
 
@@ -31,20 +33,24 @@ CHECKS = {
     "package_size": (PT2,),
     "delegation": (PTE,),
     "runners": (PTE,),
+    "instructions": (PTE,),
     "board": (PTE, PT2),
 }
 
 
-def run_checks(artifact: Artifact, runtime: str | None = None, board: str = "") -> tuple[list[Finding], int]:
-    """Every check on `artifact`, in a child process, with `runtime` and `board` as `open_program` takes them; the findings, and the child's peak resident bytes.
+def run_checks(artifact: Artifact, runtime: str | None = None, board: str = "", methods: Sequence[str] = ()) -> tuple[list[Finding], int]:
+    """Every check on `artifact`, in a child process, with `runtime`, `board` and `methods` as `open_program` takes them; the findings, and the child's peak resident bytes.
 
-    Raises UsageError for a runtime that does not run this kind of program, or cannot be built here.
+    Raises UsageError for a runtime that does not run this kind of program, or cannot be built here, and for a method that is not there.
     """
+    for name in methods:
+        if name not in artifact.methods:
+            raise UnknownName("method", name, artifact.methods)
     runtime = ready(artifact, runtime)
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "findings.jsonl"
         log = Path(folder) / "log"
-        command = [sys.executable, "-m", "edgeexport.checks.process", str(artifact.path), str(report), runtime, board]
+        command = [sys.executable, "-m", "edgeexport.checks.process", str(artifact.path), str(report), runtime, board, ",".join(methods)]
         with open(log, "wb") as stream:
             child = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
             try:
@@ -73,6 +79,6 @@ def to_json(finding: Finding) -> dict:
     return dataclasses.asdict(finding)
 
 
-def check_artifact(path: str | os.PathLike, runtime: str | None = None, board: str = "") -> list[Finding]:
+def check_artifact(path: str | os.PathLike, runtime: str | None = None, board: str = "", methods: Sequence[str] = ()) -> list[Finding]:
     """Open an artifact, or each of an archive, and run every check on it. Raises ArtifactError when it cannot be opened, UsageError as `run_checks`."""
-    return [finding for artifact in open_artifacts(path) for finding in run_checks(artifact, runtime, board)[0]]
+    return [finding for artifact in open_artifacts(path) for finding in run_checks(artifact, runtime, board, methods)[0]]

@@ -16,7 +16,7 @@ def check(program: Program) -> Iterator[Finding]:
         return
     device = board(program.board)
     target, size = program.manifest["target"], program.artifact.program_path.stat().st_size
-    yield Finding("board", None, target == device.target, f"for {target}", f"{device.name} runs {device.target}", "", {"board": device.name})
+    yield Finding("board", None, target in device.targets, f"for {target}", f"{device.name} runs {', '.join(device.targets)}", "", {"board": device.name})
     yield Finding("board", None, size <= device.file_limit_bytes, f"file {size / 1e6:.1f} MB", f"<= {device.file_limit_bytes / 1e6:.0f} MB on {device.name}")
     if program.artifact.program_path.suffix != ".pte":
         return

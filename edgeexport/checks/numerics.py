@@ -14,7 +14,8 @@ from edgeexport.runtime.program import Program, ProgramMethod
 def check(program: Program) -> Iterator[Finding]:
     """One finding a method and case; inputs are drawn again and must have the digest recorded at the build."""
     golden = program.artifact.golden()
-    for name, entry in program.artifact.methods.items():
+    for name in program.methods:
+        entry = program.artifact.methods[name]
         for case in program.cases(name):
             yield _check_case(program, program[name], entry, case, golden)
 

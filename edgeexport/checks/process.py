@@ -1,4 +1,4 @@
-"""The child process of `run_checks`: python -m edgeexport.checks.process ARTIFACT REPORT RUNTIME BOARD."""
+"""The child process of `run_checks`: python -m edgeexport.checks.process ARTIFACT REPORT RUNTIME BOARD METHOD,.."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from edgeexport.checks import CHECKS, to_json
 from edgeexport.runtime.program import open_program
 
 
-def main(path: str, report: str, runtime: str, board: str) -> None:
+def main(path: str, report: str, runtime: str, board: str, methods: str) -> None:
     """Run every check that is for this kind of program; each finding is one line of `report`, written at once. Stops when the program does not load."""
-    program = open_program(path, runtime=runtime, board=board)
+    program = open_program(path, runtime=runtime, board=board, methods=[name for name in methods.split(",") if name])
     with open(report, "w", encoding="utf-8") as stream:
         for name, kinds in CHECKS.items():
             if program.artifact.program_path.suffix not in kinds:

@@ -25,7 +25,7 @@ def check(program: Program) -> Iterator[Finding]:
         worst, label = 0.0, ""
         cases = program.cases(name)
         for case in (cases[0], cases[-1])[: len(cases)]:
-            ours, theirs = (_answer(each, name, case, golden) for each in (program, other))
+            ours, theirs = (answer(each, name, case, golden) for each in (program, other))
             error = max((Comparison.of(a, b).max_abs_relative for a, b in zip(ours, theirs)), key=lambda e: (e != e, e))  # NaN is the worst
             if not error <= worst:
                 worst, label = error, f" ({case_label(case)})"
@@ -35,7 +35,8 @@ def check(program: Program) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _answer(program: Program, name: str, case: dict, golden: GoldenAnswers) -> tuple:
+def answer(program: Program, name: str, case: dict, golden: GoldenAnswers) -> tuple:
+    """What a method says to a case, after the call that sets up its state."""
     before, inputs = case_calls(case, program, program[name], golden)
     if before:
         program[case["setup"]["method"]](*before)

@@ -15,8 +15,9 @@ from edgeexport.errors import CheckFailed, UsageError
 @click.option("--runner", type=click.Choice(["python", "native"]), default="python", show_default=True, help="What runs the program: native is the C++ runtime of an app, without Python.")
 @click.option("--board", metavar="NAME", help="Also: does it fit this board? A name of `boards/`, or the path of a TOML file of your own.")
 @click.option("--emulate", is_flag=True, help="Run it on the board's CPU, emulated by qemu: the least case of each method.")
+@click.option("--method", "methods", multiple=True, metavar="NAME", help="Run only this method; may be given again.  [default: all]")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
-def command(artifact: Path, runner: str, board: str | None, emulate: bool, as_json: bool) -> None:
+def command(artifact: Path, runner: str, board: str | None, emulate: bool, methods: tuple[str, ...], as_json: bool) -> None:
     """Check ARTIFACT from its files alone: hashes, loading, numerics, bounds, memory, delegation.
 
     \b
@@ -37,7 +38,7 @@ def command(artifact: Path, runner: str, board: str | None, emulate: bool, as_js
     findings = []
     for opened in open_artifacts(artifact):
         with display.progress(quiet=as_json).step(f"check the files of {opened.side}"):
-            found = [to_json(f) | {"artifact": opened.side} for f in run_checks(opened, runtime, board or "")[0]]
+            found = [to_json(f) | {"artifact": opened.side} for f in run_checks(opened, runtime, board or "", methods)[0]]
         findings += found
         if not as_json:
             display.console().print(display.findings_table(found))

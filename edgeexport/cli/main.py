@@ -18,6 +18,7 @@ COMMANDS = {
     "check": "Check an artifact from its files alone.",
     "run": "Run an artifact: real input to real output.",
     "parity": "Compare what artifacts of one model say, pair by pair.",
+    "bench": "Measure latency and memory beside eager, torch.compile and others.",
     "bundle": "Write artifacts of one model into one archive.",
     "serve": "Serve a server package over HTTP.",
     "show": "Show what an artifact takes, returns and measured.",

@@ -23,6 +23,8 @@ from edgeexport.runtime.runner import runner_command
 TIME_LIMIT_S = 600.0
 """How long one command may take."""
 
+_COUNTED = "instructions "
+
 _threads: int | None = None
 
 
@@ -31,7 +33,7 @@ class Engine:
 
     def __init__(self, artifact: Artifact, board: str = "", runner: Sequence[str | Path] | None = None):
         """On this machine, or on the emulated `board`; `runner` is the command to start instead. Raises UsageError, RuntimeFault."""
-        self._session = Session(runner or runner_command(board), _threads)
+        self._session = Session(runner or runner_command(board), 1 if board else _threads)  # instructions are counted in one thread
         self._session.ask({"do": "load", "program": str(artifact.program_path.resolve())})
         self._entries = artifact.methods
         self._calls = 0
@@ -54,6 +56,10 @@ class Engine:
             {"do": "call", "method": name, "inputs": inputs, "outputs": str(folder / "out"), "warmup": warmup, "repeat": repeat}
         )  # fmt: skip
         return [_tensor(output) for output in answer["outputs"]], answer["latency_ms"]
+
+    def instructions(self) -> list[dict[str, int]]:
+        """Instructions of each call so far, all and by kind, as the emulator counted them; nothing on a real CPU."""
+        return self._session.instructions()
 
     def describe(self) -> dict[str, Any]:
         """The operators and backends that the runtime has, and its threads."""
@@ -117,8 +123,15 @@ class Session:
         code = self._process.wait(TIME_LIMIT_S)
         return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
 
+    def instructions(self) -> list[dict[str, int]]:
+        """What the plugin of the emulator wrote, a call each."""
+        return [json.loads(line.removeprefix(_COUNTED)) for line in self._log_lines() if line.startswith(_COUNTED)]
+
+    def _log_lines(self) -> list[str]:
+        return (self.folder / "log").read_text(errors="replace").splitlines()
+
     def _last_words(self) -> str:
-        lines = [x for x in (self.folder / "log").read_text(errors="replace").splitlines() if not x.startswith(("I ", "W "))]
+        lines = [line for line in self._log_lines() if not line.startswith(("I ", "W ", _COUNTED))]
         return f" ({' | '.join(lines[-2:])})" if lines else ""
 
 

@@ -25,10 +25,11 @@ class Program:
     `program["encode_image"](image)` or `program.call("encode_image", image)`.
     """
 
-    def __init__(self, artifact: Artifact, threads: int | None = None, runtime: str | None = None, board: str = ""):
+    def __init__(self, artifact: Artifact, threads: int | None = None, runtime: str | None = None, board: str = "", methods: Sequence[str] = ()):
         self.artifact = artifact
         self.runtime = runtime_of(artifact, runtime)
         self.board = board
+        self._wanted = tuple(methods)
         self._methods: dict[str, ProgramMethod] = {}
         if threads is not None:
             _set_threads(self.runtime, threads)
@@ -39,8 +40,8 @@ class Program:
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """The names of the methods."""
-        return tuple(self.artifact.methods)
+        """The names of the methods, or of those that it was opened for."""
+        return self._wanted or tuple(self.artifact.methods)
 
     @property
     def emulated(self) -> bool:
@@ -171,14 +172,14 @@ class ProgramMethod:
             raise InputError(f"{where} has {wanted} = {size}, but '{seen[1]}' has {seen[0]}: they must be equal.")
 
 
-def open_program(path: str | Path, threads: int | None = None, runtime: str | None = None, board: str = "") -> Program:
+def open_program(path: str | Path, threads: int | None = None, runtime: str | None = None, board: str = "", methods: Sequence[str] = ()) -> Program:
     """Open an artifact (its folder, an archive, or ARCHIVE/NAME) and verify its hashes; `threads` sets the runtime's thread pool, before anything is loaded.
 
     `runtime` is one of RUNTIMES for its kind of program: `native` runs a `.pte` in a process of the C++ runtime, as an app does,
-    `native@BOARD` does so on an emulated board. `board` is what its checks hold it against.
+    `native@BOARD` does so on an emulated board. `board` is what its checks hold it against, `methods` those that they run (default: all).
     Raises ArtifactError, or UsageError when the thread count would change after a program was loaded.
     """
-    return Program(open_artifact(path), threads, runtime, board)
+    return Program(open_artifact(path), threads, runtime, board, methods)
 
 
 def runtime_of(artifact: Artifact, wanted: str | None) -> str:

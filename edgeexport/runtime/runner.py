@@ -21,6 +21,8 @@ from edgeexport.boards import Board, board
 from edgeexport.errors import RuntimeFault, UsageError
 
 NAME = "edgeexport-runner"
+COUNTER = "instructions.so"
+"""The plugin with which qemu counts instructions (`native/instructions.cpp`)."""
 
 CMAKE_AT_LEAST = (3, 28)
 """Older ones write the runtime path of executorch's libraries wrongly (its CMake package says so and defines no targets)."""
@@ -51,14 +53,14 @@ def _emulated(device: Board) -> tuple[str, ...]:
             (made / "lib").symlink_to(AARCH64_LIBRARIES)
             root.parent.mkdir(exist_ok=True)
             made.rename(root)
-    return (qemu, "-cpu", device.emulation.cpu, "-L", str(root), str(runner))
+    return (qemu, "-cpu", device.emulation.cpu, "-plugin", str(runner.parent / COUNTER), "-L", str(root), str(runner))
 
 
 def _kept(kind: str, build: Callable[[Path], None]) -> Path:
     """The runner from the cache, or built into it; `build` fills a folder in which it is NAME."""
     import platformdirs
 
-    content = b"".join((_sources() / name).read_bytes() for name in ("CMakeLists.txt", "runner.cpp"))
+    content = b"".join((_sources() / name).read_bytes() for name in ("CMakeLists.txt", "runner.cpp", "instructions.cpp"))
     key = hashlib.sha256(content + metadata.version("executorch").encode() + kind.encode() + sys.prefix.encode()).hexdigest()[:16]
     home = platformdirs.user_cache_path("edgeexport") / "native" / key
     if not (home / NAME).exists():
@@ -95,6 +97,7 @@ def _build_aarch64(home: Path) -> None:
         wheel.extractall(package, [name for name in wheel.namelist() if name.startswith(wanted)])
     system = ("-DCMAKE_SYSTEM_NAME=Linux", "-DCMAKE_SYSTEM_PROCESSOR=aarch64", "-DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++")
     _compile(home, f"-DCMAKE_PREFIX_PATH={package / 'executorch'}", *system, "-DCMAKE_FIND_ROOT_PATH_MODE_PROGRAM=NEVER")
+    _compile_counter(home)
     (package / "executorch" / "lib").rename(home / "lib")
     shutil.rmtree(package)
     shutil.rmtree(home / "wheel")
@@ -125,6 +128,14 @@ def _compile(home: Path, *settings: str) -> None:
             if done.returncode != 0:
                 raise RuntimeFault(f"The native runner could not be built: {(done.stderr or done.stdout).strip()[-1500:]}")
         shutil.copy2(Path(build) / NAME, home / NAME)
+
+
+def _compile_counter(home: Path) -> None:
+    compiler = _tool(os.environ.get("CXX", "g++"), "g++")
+    with resources.as_file(_sources() / "instructions.cpp") as source:
+        done = subprocess.run([compiler, "-std=c++17", "-O2", "-shared", "-fPIC", str(source), "-o", str(home / COUNTER)], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeFault(f"The counter of instructions could not be built: {done.stderr.strip()[-1500:]}")
 
 
 def _tool(name: str, package: str) -> str:

@@ -1,0 +1,147 @@
+"""What a method costs beside others: contenders take turns in one process a thread count, and the machine's noise is measured in between.
+
+    found = bench(["build/sam2/xnnpack-fp32"], against=("eager", "compile"), threads=(1, 2), rounds=20, sizes={"points": (3,)})
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import pkgutil
+import platform
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from edgeexport.artifact import Artifact, dims_of, open_artifacts, same_model
+from edgeexport.bench import against as folder
+from edgeexport.errors import InputError, RuntimeFault, UnknownName, UsageError
+from edgeexport.progress import Progress
+from edgeexport.runtime.program import ready
+
+AGAINST = tuple(sorted(module.name for module in pkgutil.iter_modules(folder.__path__)))
+"""What an artifact can be measured beside; each is one file of `against/`."""
+
+PACKAGES = ("edgeexport", "torch", "executorch", "onnxruntime")
+
+
+def bench(
+    paths: Sequence[str | Path],
+    *,
+    against: Sequence[str] = ("eager",),
+    baseline: str | None = None,
+    threads: Sequence[int] = (1, 2),
+    rounds: int = 20,
+    sizes: Mapping[str, Sequence[int]] | None = None,
+    methods: Sequence[str] = (),
+    runner: str | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Latency of every method (or of `methods`) of artifacts of one model, beside the contenders `against`, in ms; and their memory.
+
+    `sizes` gives dynamic dimensions the sizes to measure at, every combination (default: the least of each); `baseline` is what ratios are to,
+    by default the first of `against`, or else the first artifact. `runner` is how `.pte` run, as `open_program` takes it.
+    Each thread count has a process of its own: a runtime's pool cannot be changed once a program is loaded.
+    Raises UsageError for names and sizes that are not there, RuntimeFault when a process ends before its time.
+    """
+    progress = progress or Progress()
+    artifacts = [artifact for path in paths for artifact in open_artifacts(path)]
+    request = _request(artifacts, against, baseline, rounds, sizes or {}, methods, runner)
+    found: dict[str, Any] = {
+        "format": 1, "kind": "bench", "model": artifacts[0].manifest["model"]["name"], "weights_sha256": artifacts[0].manifest["weights"]["sha256"],
+        "machine": machine(), "versions": dict(_versions()), "noise": [], "rows": [], "memory": [],
+    }  # fmt: skip
+    with tempfile.TemporaryDirectory(prefix="edgeexport-bench-") as made:
+        for count in threads:
+            with progress.step(f"measure with {count} thread{'s'[: count > 1]}"):
+                answer = _in_a_process("process", request | {"threads": count, "folder": made}, Path(made))
+            found["noise"].append(answer["noise"])
+            found["rows"] += answer["rows"]
+        with progress.step("measure memory"):
+            for one in _memory_requests(artifacts, request, threads[0]):
+                found["memory"].append(_in_a_process("memory", one, Path(made)))
+    return found
+
+
+def _request(artifacts, against, baseline, rounds, sizes, methods, runner) -> dict[str, Any]:
+    """What every process is told, held against what there is."""
+    same_model(artifacts)
+    names = _names(artifacts)
+    for name in against:
+        if name not in AGAINST:
+            raise UnknownName("contender", name, AGAINST)
+        importlib.import_module(f"edgeexport.bench.against.{name}").require()
+    baseline = baseline or [*against, *names][0]
+    if baseline not in (*against, *names):
+        raise UnknownName("contender", baseline, [*against, *names])
+    entries = artifacts[0].methods
+    for name in methods:
+        if name not in entries:
+            raise UnknownName("method", name, entries)
+    if rounds < 1:
+        raise UsageError(f"The number of rounds must be at least 1, not {rounds}.")
+    chosen = [name for name in entries if not methods or name in methods]
+    _refuse_sizes({name: entries[name] for name in chosen}, sizes)
+    runners = [ready(artifact, runner if artifact.program_path.suffix == ".pte" else None) for artifact in artifacts]
+    return {
+        "artifacts": [{"name": n, "path": str(a.path), "runner": r} for n, a, r in zip(names, artifacts, runners)],
+        "against": list(against), "baseline": baseline, "rounds": rounds, "methods": chosen, "sizes": {d: list(s) for d, s in sizes.items()},
+    }  # fmt: skip
+
+
+def _names(artifacts: Sequence[Artifact]) -> list[str]:
+    """What rows call the artifacts: their side, or all of their name where two have the same."""
+    sides = [a.side for a in artifacts]
+    return [side if sides.count(side) == 1 else artifact.name for side, artifact in zip(sides, artifacts)]
+
+
+def _refuse_sizes(entries: Mapping[str, dict], sizes: Mapping[str, Sequence[int]]) -> None:
+    dims = {name: dim for entry in entries.values() for name, dim in dims_of(entry).items()}
+    for name, wanted in sizes.items():
+        if name not in dims:
+            raise UnknownName("dimension", name, dims)
+        for size in wanted:
+            if not dims[name].min <= size <= dims[name].max:
+                raise InputError(f"'{name}' cannot be {size}: this program takes {dims[name].min} to {dims[name].max}.")
+
+
+def _memory_requests(artifacts: Sequence[Artifact], request: dict[str, Any], threads: int) -> Iterator[dict[str, Any]]:
+    for entry in request["artifacts"]:
+        for method in request["methods"]:
+            yield entry | {"method": method, "sizes": {d: s[-1] for d, s in request["sizes"].items()}, "threads": threads}
+
+
+def _in_a_process(module: str, request: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """What `python -m edgeexport.bench.MODULE` answers to `request`. Raises RuntimeFault with what it was doing when it ended."""
+    stage, answer = folder / "stage", folder / "answer.json"
+    answer.unlink(missing_ok=True)
+    stage.write_text("starting")
+    command = [sys.executable, "-m", f"edgeexport.bench.{module}", json.dumps(request), str(stage), str(answer)]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace")
+    if done.returncode != 0:
+        how = f"was ended by {signal.Signals(-done.returncode).name}" if done.returncode < 0 else f"ended with exit code {done.returncode}"
+        last = " | ".join(done.stderr.strip().splitlines()[-2:])
+        raise RuntimeFault(f"The measuring process {how} at: {stage.read_text()}. {last}")
+    return json.loads(answer.read_text())
+
+
+def machine() -> dict[str, Any]:
+    """The machine's CPU, cores that this process may use, memory and system."""
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines() if Path("/proc/cpuinfo").exists() else []
+    cpu = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor() or platform.machine())
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {"cpu": cpu, "cores": len(os.sched_getaffinity(0)), "memory_bytes": memory, "system": platform.platform()}
+
+
+def _versions() -> Iterator[tuple[str, str]]:
+    for package in PACKAGES:
+        try:
+            yield package, metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue

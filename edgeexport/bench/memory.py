@@ -1,0 +1,53 @@
+"""What one method takes in memory, in a process of its own: python -m edgeexport.bench.memory REQUEST STAGE ANSWER."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from edgeexport.artifact import dims_of, input_from_json
+from edgeexport.checks.numerics import GoldenAnswers
+from edgeexport.method import draw
+from edgeexport.runtime.program import open_program
+
+CALLS = 3
+
+
+def main(request: dict[str, Any], stage: Path) -> dict[str, Any]:
+    """Resident bytes before the program is opened (Python and its libraries), with the method loaded, after some calls, and at most since opening.
+
+    In the native runner: before, only the runtime's.
+    """
+    program = open_program(request["path"], request["threads"], request["runner"])
+    method = program[request["method"]]
+    entry = program.artifact.methods[method.name]
+    sizes = {name: request["sizes"].get(name, dim.min) for name, dim in dims_of(entry).items()}
+    golden = GoldenAnswers(program.artifact.golden())
+    inputs = tuple(draw(input_from_json(spec), sizes, index, golden) for index, spec in enumerate(entry["inputs"]))
+    stage.write_text(f"memory of {method.name}")
+    before = _resident()
+    Path("/proc/self/clear_refs").write_text("5")  # the peak so far was Python's: it starts again here
+    method.load()
+    probe = program.engine.memory if program.runtime.startswith("native") else _resident
+    loaded = probe()
+    for _ in range(CALLS):
+        method(*inputs)
+    steady = probe()
+    return {
+        "artifact": request["name"], "method": method.name, "sizes": sizes, "runner": program.runtime, "rss_before_bytes": before["rss_bytes"],
+        "rss_loaded_bytes": loaded["rss_bytes"], "rss_steady_bytes": steady["rss_bytes"], "peak_rss_bytes": steady["peak_rss_bytes"],
+        "planned_bytes": entry["planned_memory_bytes"],
+    }  # fmt: skip
+
+
+def _resident() -> dict[str, int]:
+    """Bytes of this process, now and at most."""
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return {name: int(status[key].split()[0]) * 1024 for name, key in (("rss_bytes", "VmRSS"), ("peak_rss_bytes", "VmHWM"))}
+
+
+if __name__ == "__main__":
+    answer = main(json.loads(sys.argv[1]), Path(sys.argv[2]))
+    Path(sys.argv[3]).write_text(json.dumps(answer))

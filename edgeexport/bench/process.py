@@ -1,0 +1,185 @@
+"""Measures in a process of its own: python -m edgeexport.bench.process REQUEST STAGE ANSWER."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import json
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy
+import torch
+
+from edgeexport import catalog
+from edgeexport.artifact import dims_of
+from edgeexport.bench.case import Case
+from edgeexport.checks.numerics import GoldenAnswers
+from edgeexport.compare import Comparison
+from edgeexport.errors import EdgeExportError, WeightsError
+from edgeexport.method import Method, Weights
+from edgeexport.runtime.program import Program, open_program
+
+SPREAD = (5, 95)
+"""The percentiles between which a spread lies: of the ratios of single rounds, and of the calibration loop."""
+
+CALIBRATION = 256
+"""The calibration loop multiplies square matrices of this size, some milliseconds of them, between the rounds."""
+
+
+@dataclass
+class Contender:
+    """What is measured: `run` answers, with the ms that the call itself took."""
+
+    name: str
+    run: Callable[[], tuple[Sequence[torch.Tensor], float]] | None
+    load_ms: float | None
+    error: str | None = None
+    first_ms: float = 0.0
+    max_abs_relative: float | None = None
+    samples_ms: list[float] = field(default_factory=list)
+
+
+def main(request: dict[str, Any], stage: Path) -> dict[str, Any]:
+    """The rows and the noise of one thread count."""
+    torch.set_num_threads(request["threads"])
+    programs = {a["name"]: open_program(a["path"], request["threads"], a["runner"]) for a in request["artifacts"]}
+    calibration: list[float] = []
+    rows = []
+    for case in _cases(request, next(iter(programs.values()))):
+        contenders = list(_contenders(case, request["against"], programs, lambda what: stage.write_text(f"{case.method.name}: {what}")))
+        stage.write_text(f"{case.method.name}: measuring")
+        _interleave([c for c in contenders if c.error is None], request["rounds"], calibration)
+        rows.append(_row(case, contenders, request))
+    low, middle, high = numpy.percentile(calibration, (SPREAD[0], 50, SPREAD[1]))
+    noise = {"threads": request["threads"], "calibration_ms": {"p5": low, "p50": middle, "p95": high}, "spread": (high - low) / middle}
+    return {"noise": noise, "rows": rows}
+
+
+def _cases(request: dict[str, Any], first: Program) -> Iterator[Case]:
+    """Every method at every combination of the sizes that were asked for."""
+    golden = GoldenAnswers(first.artifact.golden())
+    for method in _methods(first):
+        if method.name not in request["methods"]:
+            continue
+        wanted = [request["sizes"].get(d.name, [d.min]) for d in method.dims]
+        for combination in itertools.product(*wanted):
+            sizes = dict(zip((d.name for d in method.dims), combination))
+            state = tuple(s["name"] for s in first.artifact.methods[method.name]["state"])
+            yield Case(method, sizes, method.draw(sizes, outputs=golden), state, request["threads"], Path(request["folder"]))
+
+
+def _methods(first: Program) -> tuple[Method, ...]:
+    """The methods of the original model, with the weights of the artifact. Raises WeightsError when they are others."""
+    manifest = first.manifest
+    recorded = manifest["weights"]
+    model = catalog.model(manifest["model"]["asked"])
+    module, loaded = model.load(Weights(recorded["source"], recorded["seed"], recorded["path"]))
+    if loaded.sha256 != recorded["sha256"]:
+        raise WeightsError(f"The weights that {loaded.origin} has now are not those that {first.artifact.name} was built from.")
+    return model.methods(module, {d.name: d for entry in manifest["methods"] for d in dims_of(entry).values()})
+
+
+def _contenders(case: Case, against: Sequence[str], programs: Mapping[str, Program], at: Callable[[str], object]) -> Iterator[Contender]:
+    """What there is to measure, each called once. One that cannot be prepared or run is a result too, with its error."""
+    wanted = None if case.state else case.method.answer(*case.inputs)
+    makers = {name: lambda name=name: importlib.import_module(f"edgeexport.bench.against.{name}").prepare(case) for name in against}
+    makers |= {name: lambda program=program: _loaded(program, case) for name, program in programs.items()}
+    for name, prepare in makers.items():
+        at(name)
+        start = time.perf_counter()
+        try:
+            prepared = prepare()
+            contender = Contender(name, _timed(prepared), (time.perf_counter() - start) * 1e3 if name in programs else None)
+            answers, contender.first_ms = contender.run()
+        except EdgeExportError:
+            raise
+        except Exception as error:  # a contender's own, of whatever kind
+            yield Contender(name, None, None, f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:300]}")
+            continue
+        if wanted is not None:
+            answers = answers if isinstance(answers, (tuple, list)) else (answers,)
+            contender.max_abs_relative = max(Comparison.of(a, w).max_abs_relative for a, w in zip(answers, wanted))
+        yield contender
+
+
+def _loaded(program: Program, case: Case):
+    """A method of an artifact; in a runner of its own it is timed there."""
+    method = program[case.method.name]
+    method.load()
+    if program.runtime.startswith("native"):
+        method.validate(case.inputs)
+        return _TimedElsewhere(lambda: program.engine.call(method.name, case.inputs))
+    return lambda: method(*case.inputs)
+
+
+@dataclass(frozen=True)
+class _TimedElsewhere:
+    """A call that says itself what it took: answers, and [ms]."""
+
+    call: Callable[[], tuple[Sequence[torch.Tensor], list[float]]]
+
+
+def _timed(prepared) -> Callable[[], tuple[Sequence[torch.Tensor], float]]:
+    def run():
+        if isinstance(prepared, _TimedElsewhere):
+            answers, (taken_ms,) = prepared.call()
+            return answers, taken_ms
+        start = time.perf_counter()
+        answers = prepared()
+        return answers, (time.perf_counter() - start) * 1e3
+
+    return run
+
+
+def _interleave(contenders: Sequence[Contender], rounds: int, calibration: list[float]) -> None:
+    """Every contender once a round, and the calibration loop; one round more warms up."""
+    matrix = torch.full((CALIBRATION, CALIBRATION), 1.0 / CALIBRATION)
+    for turn in range(rounds + 1):
+        samples = [contender.run()[1] for contender in contenders]
+        start = time.perf_counter()
+        for _ in range(8):
+            torch.mm(matrix, matrix)
+        taken_ms = (time.perf_counter() - start) * 1e3
+        if turn:
+            calibration.append(taken_ms)
+            for contender, sample in zip(contenders, samples):
+                contender.samples_ms.append(sample)
+
+
+def _row(case: Case, contenders: Sequence[Contender], request: dict[str, Any]) -> dict[str, Any]:
+    base = next((c for c in contenders if c.name == request["baseline"] and c.error is None), None)
+    return {
+        "method": case.method.name, "sizes": case.sizes, "threads": case.threads, "rounds": request["rounds"], "baseline": request["baseline"],
+        "contenders": [_figures(contender, base) for contender in contenders],
+    }  # fmt: skip
+
+
+def _figures(contender: Contender, base: Contender | None) -> dict[str, Any]:
+    if contender.error is not None:
+        return {"name": contender.name, "error": contender.error}
+    samples = contender.samples_ms
+    percentiles = dict(zip(("p50_ms", "p90_ms", "p95_ms", "p99_ms"), map(float, numpy.percentile(samples, (50, 90, 95, 99)))))
+    return {
+        "name": contender.name, "load_ms": contender.load_ms, "first_ms": contender.first_ms, "samples_ms": samples, **percentiles,
+        "min_ms": min(samples), "mean_ms": float(numpy.mean(samples)), "max_abs_relative": contender.max_abs_relative,
+        "ratio": None if base is None or base is contender else ratio(samples, base.samples_ms),
+    }  # fmt: skip
+
+
+def ratio(samples_ms: Sequence[float], base_ms: Sequence[float]) -> dict[str, float]:
+    """Of the medians, and the spread of the ratios of single rounds: noise that lasts hits both sides of a round, and cancels."""
+    low, high = numpy.percentile(numpy.divide(samples_ms, base_ms), SPREAD)
+    median = float(numpy.median(samples_ms) / numpy.median(base_ms))
+    return {"median": median, "low": min(float(low), median), "high": max(float(high), median)}
+
+
+if __name__ == "__main__":
+    warnings.filterwarnings("ignore")
+    answer = main(json.loads(sys.argv[1]), Path(sys.argv[2]))
+    Path(sys.argv[3]).write_text(json.dumps(answer))

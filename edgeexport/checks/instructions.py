@@ -1,0 +1,32 @@
+"""How many instructions does a call take on an emulated board? It is the same in every run, where time in an emulator means nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from edgeexport.checks.numerics import GoldenAnswers
+from edgeexport.checks.runners import answer
+from edgeexport.method import Finding
+from edgeexport.runtime.program import Program
+
+REPEATABLE_TO = 1e-3
+"""Two calls may differ by this share: 0 to 2.5e-5 was seen. A method whose work depends on what earlier calls left behind differs by more."""
+
+
+def check(program: Program) -> Iterator[Finding]:
+    """One finding a method: instructions of a call at its least case, the kinds of vector instruction among them; nothing on a real CPU."""
+    if not program.emulated:
+        return
+    golden = GoldenAnswers(program.artifact.golden())
+    for name in program.methods:
+        (case,) = program.cases(name)
+        counts = []
+        for _ in range(2):
+            answer(program, name, case, golden)
+            counts.append(program.engine.instructions()[-1])
+        first, last = (count["all"] for count in counts)
+        kinds = ", ".join(f"{100 * n / last:.0f} % {kind}" for kind, n in counts[-1].items() if kind != "all" and n)
+        yield Finding(
+            "instructions", name, abs(first - last) <= REPEATABLE_TO * last, f"{last:.4e} a call ({kinds or 'no vector products'}); the call before {last - first:+d}",
+            f"the same to {REPEATABLE_TO:.1%}", "", {"instructions": counts[-1], "runtime": program.runtime},
+        )  # fmt: skip

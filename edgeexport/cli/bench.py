@@ -1,0 +1,90 @@
+"""`edgeexport bench`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from edgeexport.cli import display
+from edgeexport.errors import ArtifactError, UsageError
+
+
+@click.command(name="bench")
+@click.argument("artifacts", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--against", default="eager", show_default=True, metavar="NAME,..", help="What to measure beside them: eager, compile, aoti, onnxruntime, stock.")
+@click.option("--baseline", metavar="NAME", help="What ratios are to: one of --against, or an artifact's target-precision.  [default: the first of --against]")
+@click.option("--threads", multiple=True, type=click.IntRange(1), default=(1, 2), show_default=True, help="A thread count; each has a process of its own.")
+@click.option("--rounds", type=click.IntRange(1), default=20, show_default=True, help="Counted rounds; in each, every contender runs once.")
+@click.option("--size", "sizes", multiple=True, metavar="DIM=N[,N..]", help="Sizes of a dynamic dimension.  [default: its least]")
+@click.option("--method", "methods", multiple=True, help="Only this method; may be given again.")
+@click.option("--runner", type=click.Choice(["python", "native"]), default="python", show_default=True, help="What runs a `.pte`; native is timed without Python.")
+@click.option("--out", type=click.Path(path_type=Path), help="Write the figures and all samples to this JSON file, which `edgeexport report` reads.")
+@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+def command(artifacts, against, baseline, threads, rounds, sizes, methods, runner, out, force, as_json) -> None:
+    """Measure latency and memory of ARTIFACTS of one model beside others, which take turns in one process.
+
+    \b
+    Example:
+      edgeexport bench build/sam2/xnnpack-fp32 --against eager,compile,stock --threads 1 --size points=1,3
+    """
+    from edgeexport.bench import bench
+
+    if out is not None and out.exists() and not force:
+        raise ArtifactError(f"{out} is there already. Give --force to replace it, or another --out.")
+    found = bench(
+        artifacts, against=[name for name in against.split(",") if name], baseline=baseline, threads=threads, rounds=rounds,
+        sizes=dict(map(_sizes, sizes)), methods=methods, runner=None if runner == "python" else runner, progress=display.progress(quiet=as_json),
+    )  # fmt: skip
+    if out is not None:
+        partial = out.with_name(f".{out.name}.partial")
+        partial.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        partial.replace(out)
+    if as_json:
+        display.print_json(found)
+    else:
+        _print(found)
+
+
+def _sizes(text: str) -> tuple[str, list[int]]:
+    name, _, numbers = text.partition("=")
+    if not numbers or not all(number.isdigit() for number in numbers.split(",")):
+        raise UsageError(f"--size {text}: write DIM=N or DIM=N,N, for example batch=1,4.")
+    return name, [int(number) for number in numbers.split(",")]
+
+
+def _print(found: dict) -> None:
+    from rich.markup import escape
+
+    console = display.console()
+    machine = found["machine"]
+    console.print(f"{found['model']} on {machine['cpu']}, {machine['cores']} cores", soft_wrap=True)
+    table = display.table("Latency in ms", "method", "sizes", "threads", "", "p50", "p90", "p95", "p99", "least", "mean", "first call", "load", "ratio (spread)")
+    for row in found["rows"]:
+        where = (row["method"], ", ".join(f"{k}={v}" for k, v in row["sizes"].items()), str(row["threads"]))
+        for contender in row["contenders"]:
+            if "error" in contender:
+                table.add_row(*where, contender["name"], escape(contender["error"]))
+                continue
+            values = (f"{contender[k]:.2f}" for k in ("p50_ms", "p90_ms", "p95_ms", "p99_ms", "min_ms", "mean_ms", "first_ms"))
+            load = "" if contender["load_ms"] is None else f"{contender['load_ms']:.0f}"
+            table.add_row(*where, contender["name"], *values, load, _ratio(contender["ratio"], row["baseline"]))
+        table.add_section()
+    console.print(table)
+    for noise in found["noise"]:
+        console.print(
+            f"The machine's noise with {noise['threads']} thread{'s'[: noise['threads'] > 1]}: a fixed loop of {noise['calibration_ms']['p50']:.1f} ms "
+            f"between the rounds had a spread of {100 * noise['spread']:.0f} % (5th to 95th percentile). Spreads of ratios are those of single rounds, likewise.",
+            soft_wrap=True,
+        )
+    table = display.table("Memory in MB", "artifact", "method", "before", "loaded", "steady", "at most", "planned")
+    for entry in found["memory"]:
+        values = (entry[k] for k in ("rss_before_bytes", "rss_loaded_bytes", "rss_steady_bytes", "peak_rss_bytes", "planned_bytes"))
+        table.add_row(entry["artifact"], entry["method"], *("" if v is None else f"{v / 1e6:.1f}" for v in values))
+    console.print(table)
+
+
+def _ratio(ratio: dict | None, baseline: str) -> str:
+    return "" if ratio is None else f"{ratio['median']:.2f} x {baseline} ({ratio['low']:.2f} to {ratio['high']:.2f})"

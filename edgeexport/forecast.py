@@ -1,0 +1,68 @@
+"""How much memory a method will take on a device, from its captured program, before anything is lowered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch.export import ExportedProgram
+
+ALIASES = ("view", "unsqueeze", "squeeze", "alias", "detach", "expand", "permute", "transpose", "t", "slice", "select", "getitem", "split", "chunk", "unbind")
+"""Operators whose answer may lie where their input does; memory planners make no room for it."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Bytes: the distinct weights that a method reads, and the most of its activations that are alive at once, at the upper bounds of dynamic sizes."""
+
+    weight_bytes: int
+    live_bytes: int
+
+    @property
+    def peak_bytes(self) -> int:
+        """Beside the runtime itself: weights twice, as they lie in the file and as XNNPACK packs them, and the activations."""
+        return 2 * self.weight_bytes + self.live_bytes
+
+
+def forecast(program: ExportedProgram) -> Forecast:
+    """Each tensor lives from where it is made to its last use, in the order of the graph; inputs live throughout."""
+    nodes = list(program.graph.nodes)
+    homes = {node: _home(node) for node in nodes}
+    last = {homes[used]: index for index, node in enumerate(nodes) for used in node.all_input_nodes}
+    weights = {*program.graph_signature.inputs_to_parameters, *program.graph_signature.inputs_to_buffers, *program.graph_signature.inputs_to_lifted_tensor_constants}
+    weight_bytes = sum(_bytes(node) for node in nodes if node.name in weights)
+    given = sum(_bytes(node) for node in nodes if node.op == "placeholder" and node.name not in weights)
+    live = most = given
+    ends: dict[int, int] = {}
+    for index, node in enumerate(nodes):
+        if node.op == "call_function" and homes[node] is node:
+            size = _bytes(node)
+            live += size
+            ends[last.get(node, index)] = ends.get(last.get(node, index), 0) + size
+        most = max(most, live)
+        live -= ends.pop(index, 0)
+    return Forecast(weight_bytes, most)
+
+
+def _home(node: torch.fx.Node) -> torch.fx.Node:
+    """The node whose memory this one's answer lies in: itself, but for views."""
+    while node.op == "call_function" and _name(node) in ALIASES and node.all_input_nodes:
+        node = node.all_input_nodes[0]
+    return node
+
+
+def _name(node: torch.fx.Node) -> str:
+    packet = getattr(node.target, "overloadpacket", None)
+    return (packet or node.target).__name__.removesuffix("_copy")
+
+
+def _bytes(node: torch.fx.Node) -> int:
+    """Of the tensors that a node answers, at the upper bounds of their sizes."""
+    value = node.meta.get("val")
+    tensors = value if isinstance(value, (tuple, list)) else (value,)
+    return sum(_elements(t) * t.element_size() for t in tensors if isinstance(t, torch.Tensor))
+
+
+def _elements(tensor: torch.Tensor) -> int:
+    count = tensor.numel()
+    return count if isinstance(count, int) else int(count.node.shape_env.bound_sympy(count.node.expr).upper)
