@@ -64,6 +64,11 @@ class Board:
     planned_limit_bytes: int
     emulation: Emulation | None
 
+    @property
+    def peak_limit_bytes(self) -> int:
+        """What a method may take at most: half of the memory, the rest is the system's and the app's."""
+        return self.memory_bytes // 2
+
 
 def names() -> list[str]:
     """The boards that come with edgeexport, and HOST."""

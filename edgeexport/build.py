@@ -11,14 +11,16 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgeexport import catalog
+from edgeexport import boards, catalog
 from edgeexport.artifact import FORMAT, GOLDEN, PROGRAMS, Artifact, Staging, input_to_json, open_artifact, record, staged, write_manifest
 from edgeexport.checks import run_checks, to_json
 from edgeexport.errors import CheckFailed, UsageError
+from edgeexport.forecast import Forecast, forecast
 from edgeexport.method import Dim, Finding, Method, Model, Tolerance, Weights
 from edgeexport.progress import Progress
 
 if TYPE_CHECKING:
+    from edgeexport.boards import Board
     from edgeexport.capture import Captured
     from edgeexport.catalog import Recipe
     from edgeexport.compile_server import Compiled
@@ -45,22 +47,25 @@ def build_targets(
     skip_passes: tuple[str, ...] = (),
     cpu_isa: str | None = None,
     device: str | None = None,
+    board: str | None = None,
     progress: Progress | None = None,
 ) -> tuple[Artifact, ...]:
     """One capture, an artifact a target: build, check and publish them, in order; returns them opened.
 
     `model` is a name of the catalogue or a user's own (`pkg.mod:OBJECT`, `file.py:OBJECT`), `batch` is MIN:MAX;
-    `cpu_isa` and `device` are for targets that have such a setting.
+    `cpu_isa` and `device` are for targets that have such a setting. `board` is what the program must fit: before anything is lowered, by what it
+    is going to take, and afterwards by what it takes.
     Raises UsageError and its kin before any work for what cannot be, CaptureError, RewriteError and LoweringError on
     the way, and CheckFailed when a check failed: the artifact is then at `<out>.failed`, and later targets are not built.
     """
     progress = progress or Progress()
-    recipes = _recipes(targets, precision, {"cpu_isa": cpu_isa, "device": device})
+    wanted = None if board is None else boards.board(board)
+    recipes = _recipes(targets, precision, {"cpu_isa": cpu_isa, "device": device}, wanted)
     passes = _without([r.passes for r in recipes], skip_passes)
     weights_asked = Weights.parse(weights)
     found = catalog.model(model)
     dims = _dims(found, batch)
-    request = _Request(model, found, precision, _tolerance(found, precision))
+    request = _Request(model, found, precision, _tolerance(found, precision), board)
     outs = outs or [Path("build") / _folder_name(model, found) / f"{target}-{precision}" for target in targets]
     with contextlib.ExitStack() as stack:
         stagings = [stack.enter_context(staged(Path(out), force)) for out in outs]
@@ -74,7 +79,10 @@ def build_targets(
         for method in methods:
             with progress.step(f"capture {method.name}"):
                 captured[method.name] = _capture(method)
-        source = _Source(methods, captured, cases, shapes, loaded, files)
+        forecasts = {name: forecast(each.program) for name, each in captured.items()}
+        if wanted is not None:
+            _refuse_unfit(wanted, forecasts)
+        source = _Source(methods, captured, forecasts, cases, shapes, loaded, files)
         emit = [_emit(request, source, *each, progress.branch()) for each in zip(recipes, passes, stagings)]
         return tuple(emit)
 
@@ -87,14 +95,16 @@ class _Request:
     model: Model
     precision: str
     tolerance: Tolerance
+    board: str | None
 
 
 @dataclass(frozen=True)
 class _Source:
-    """What every target is emitted from: the methods with their captured programs, eager's answers, and the files that all artifacts hold."""
+    """What every target is emitted from: the methods with their captured programs and what these will take, eager's answers, and the files that all artifacts hold."""
 
     methods: tuple[Method, ...]
     captured: Mapping[str, Captured]
+    forecasts: Mapping[str, Forecast]
     cases: Mapping[str, list]
     shapes: Mapping[str, list]
     weights: Weights
@@ -136,14 +146,14 @@ def _emit(request: _Request, source: _Source, recipe: Recipe, passes: tuple, sta
         "findings": [],
         "timings": progress.timings(),
     }
-    return _check_and_publish(staging, manifest, progress)
+    return _check_and_publish(staging, manifest, request.board or "", progress)
 
 
-def _check_and_publish(staging: Staging, manifest: dict, progress: Progress) -> Artifact:
+def _check_and_publish(staging: Staging, manifest: dict, board: str, progress: Progress) -> Artifact:
     """Check the staged files, write what was found, and move the folder into place or aside."""
     write_manifest(staging.folder, manifest)
     with progress.step("check the emitted file"):
-        findings, check_peak = run_checks(open_artifact(staging.folder))
+        findings, check_peak = run_checks(open_artifact(staging.folder), board=board)
     _record(manifest, findings)
     manifest["timings"] = progress.timings() | {"check_peak_rss_bytes": check_peak}
     write_manifest(staging.folder, manifest)
@@ -169,12 +179,28 @@ def _record(manifest: dict, findings: list[Finding]) -> None:
             dim["verified"] = [sizes[0], sizes[-1]] if sizes else None
 
 
-def _recipes(targets: Sequence[str], precision: str, settings: Mapping[str, str | None]) -> list[Recipe]:
-    """The recipe of each target, with those settings that are given. Raises UsageError for what this machine, or the target, cannot do."""
+def _refuse_unfit(board: Board, forecasts: Mapping[str, Forecast]) -> None:
+    """Raise UsageError where a method is going to take more than the board has."""
+    for name, each in forecasts.items():
+        if each.weight_bytes > board.file_limit_bytes:
+            raise UsageError(f"'{name}' does not fit {board.name}: its weights are {each.weight_bytes / 1e6:.0f} MB, a file may have {board.file_limit_bytes / 1e6:.0f} MB.")
+        if each.peak_bytes > board.peak_limit_bytes:
+            raise UsageError(
+                f"'{name}' does not fit {board.name}: at its greatest sizes it is going to take {each.peak_bytes / 1e6:.0f} MB ({each.live_bytes / 1e6:.0f} MB of them "
+                f"activations), {board.peak_limit_bytes / 1e6:.0f} MB are allowed. Lower its greatest sizes (--batch), or take a smaller variant."
+            )
+
+
+def _recipes(targets: Sequence[str], precision: str, settings: Mapping[str, str | None], board: Board | None) -> list[Recipe]:
+    """The recipe of each target, with those settings that are given, or else the board's. Raises UsageError for what this machine, target or board cannot do."""
     if len(set(targets)) < len(targets):
         raise UsageError(f"A target is given twice: {', '.join(targets)}.")
     given = {name: value for name, value in settings.items() if value is not None}
-    recipes = [catalog.recipe(target, precision, given) for target in targets]
+    for target in targets:
+        if board is not None and target not in board.targets:
+            raise UsageError(f"The board {board.name} does not run {target}; it runs {', '.join(board.targets)}.")
+    defaults = {"cpu_isa": board.cpu_isa} if board is not None and board.cpu_isa else {}
+    recipes = [catalog.recipe(target, precision, defaults | given) for target in targets]
     unknown = given.keys() - {name for recipe in recipes for name in recipe.settings}
     if unknown:
         raise UsageError(f"{', '.join(targets)} has no setting {', '.join('--' + name.replace('_', '-') for name in sorted(unknown))}.")
@@ -278,6 +304,7 @@ def _method_json(method: Method, source: _Source, reports: list[PassReport], emi
         "delegation": None,
         "compiled": None,
         emitted.manifest_key: asdict(emitted),
+        "forecast": asdict(source.forecasts[method.name]) | {"peak_bytes": source.forecasts[method.name].peak_bytes},
         "planned_memory_bytes": None,
         "planned_limit_bytes": method.planned_limit_bytes,
         "tolerance": asdict(tolerance),

@@ -19,7 +19,7 @@ ROWS = [
     {"models", "recipes"},
     {"pose"},
     {"lower", "compile_server", "segmentation", "video", "speech", "captions", "decoding", "segmentation_methods"},
-    {"capture", "passes", "runtime", "link"},
+    {"capture", "passes", "runtime", "link", "forecast"},
     {"programs"},
     {"state"},
     {"rewrite", "artifact", "compare", "weights", "images", "audio"},

@@ -1,6 +1,8 @@
 """Boards: their files, whether a program fits one, and the program itself on an emulated one."""
 
 import json
+import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -9,15 +11,22 @@ import pytest
 
 import edgeexport
 from edgeexport import boards
+from conftest import TOY
+
 from edgeexport.errors import UnknownName, UsageError
 
 
-@pytest.mark.parametrize("name", boards.names())
+@pytest.mark.parametrize("name", sorted({*boards.names()} - {boards.HOST}))
 def test_every_board_has_facts_with_sources(name):
     board = boards.board(name)
     assert board.sources and board.planned_limit_bytes <= board.memory_bytes // 4
     if board.emulation:
         assert board.emulation.cpuinfo.count("processor\t") == board.cores and f"Features\t: {' '.join(board.isa)}\n" in board.emulation.cpuinfo
+
+
+def test_the_host_is_what_this_machine_is():
+    host = boards.board("host")
+    assert host.arch == platform.machine() and host.cores == os.cpu_count() and host.memory_bytes > 1e9 and host.isa and host.cpu_isa == "native"
 
 
 @pytest.fixture
@@ -62,7 +71,7 @@ def fit(artifact, board):
 
 
 def test_what_fits_and_what_does_not(toy_artifact, own):
-    assert [f.passed for f in fit(toy_artifact.path, "raspberry_pi_4")] == [True] * 3
+    assert [f.passed for f in fit(toy_artifact.path, "raspberry_pi_4")] == [True] * 4
     assert not [f for f in edgeexport.check(toy_artifact.path) if f.check == "board"]
     own("planned_memory_bytes = 500_000_000", "planned_memory_bytes = 100")
     path = own('backends = ["XnnpackBackend"]', 'backends = ["EthosUBackend"]')
@@ -76,6 +85,26 @@ def test_a_server_package_is_not_for_a_phone(toy_both):
     assert [(f.passed, f.measured) for f in fit(toy_both[1].path, "raspberry_pi_5")][0] == (False, "for aoti")
 
 
+def test_what_is_not_going_to_fit_is_refused_before_it_is_lowered(own, tmp_path):
+    path = own("memory_bytes = 2_147_483_648", "memory_bytes = 100_000")
+    with pytest.raises(UsageError, match="'classify' does not fit mine: .*Lower its greatest sizes"):
+        edgeexport.build(TOY, weights="random", out=tmp_path / "a", board=path)
+    own("file_bytes = 500_000_000", "file_bytes = 1000")
+    with pytest.raises(UsageError, match="'classify' does not fit mine: its weights"):
+        edgeexport.build(TOY, weights="random", out=tmp_path / "a", board=path)
+    with pytest.raises(UsageError, match="graviton.*|.*aarch64 machine"):
+        edgeexport.build(TOY, weights="random", target="aoti", out=tmp_path / "a", board="graviton")
+    with pytest.raises(UsageError, match="raspberry_pi_5 does not run aoti"):
+        edgeexport.build(TOY, weights="random", target="aoti", out=tmp_path / "a", board="raspberry_pi_5")
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_build_for_a_board_is_checked_against_it_and_takes_its_cpu(tmp_path):
+    artifact = edgeexport.build(TOY, weights="random", batch="1:2", target="aoti", out=tmp_path / "a", board="x86_64_v3_server")
+    assert artifact.manifest["recipe"]["settings"]["cpu_isa"]["name"] == "x86-64-v3"
+    assert [f["passed"] for f in artifact.manifest["findings"] if f["check"] == "board"] == [True] * 3
+
+
 MISSING = [tool for tool in ("qemu-aarch64", "aarch64-linux-gnu-g++") if shutil.which(tool) is None]
 
 
@@ -87,7 +116,9 @@ def test_the_program_runs_on_an_emulated_board(toy_artifact, board):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr + done.stdout
     findings = json.loads(done.stdout)["findings"]
-    assert {"loads", "operators", "numerics", "runners", "board"} <= {f["check"] for f in findings}
+    assert {"loads", "operators", "numerics", "runners", "instructions", "board"} <= {f["check"] for f in findings}
+    (counted,) = [f["details"]["instructions"] for f in findings if f["check"] == "instructions"]
+    assert counted["all"] > 4 * counted["fmla"] > 40_000 and counted["sdot"] == counted["smmla"] == 0
     (same,) = [f for f in findings if f["check"] == "runners"]
     assert same["details"]["runtime"] == f"native@{board}" and same["details"]["max_abs_relative"] < 1e-5
     assert len([f for f in findings if f["check"] == "numerics"]) == 1, "the least case"

@@ -33,6 +33,7 @@ CHECKS = {
     "package_size": (PT2,),
     "delegation": (PTE,),
     "runners": (PTE,),
+    "peak_memory": (PTE,),
     "instructions": (PTE,),
     "board": (PTE, PT2),
 }

@@ -1,0 +1,35 @@
+"""Does a method take as much memory as was forecast before it was lowered? In the native runner, where nothing else is in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from edgeexport.checks.numerics import GoldenAnswers, case_calls
+from edgeexport.method import Finding
+from edgeexport.runtime.program import Program
+
+RUNTIME_BYTES = 32 * 1024 * 1024
+"""What the runtime takes when it loads its first method: 25 MB were measured, of code and tables."""
+
+BELOW_FORECAST = 0.4
+"""A method may take this share of its forecast or more. 0.7 to 0.96 was measured for the five models; what it is below is a forecast that refuses what would fit."""
+
+
+def check(program: Program) -> Iterator[Finding]:
+    """One finding a method: the growth of a runner of its own, at the greatest case; nothing in Python or an emulator, whose memory is theirs."""
+    if program.runtime != "native":
+        return
+    golden = GoldenAnswers(program.artifact.golden())
+    for name, entry in program.artifact.methods.items():
+        if name not in program.methods or not entry.get("forecast"):  # artifacts of earlier versions have none
+            continue
+        alone = Program(program.artifact, runtime=program.runtime)
+        before = alone.engine.memory()["rss_bytes"]
+        alone[name](*case_calls(entry["cases"][-1], alone, alone[name], golden)[1])
+        taken = alone.engine.memory()["peak_rss_bytes"] - before
+        forecast = entry["forecast"]["peak_bytes"]
+        least, most = BELOW_FORECAST * forecast, forecast + RUNTIME_BYTES
+        yield Finding(
+            "peak_memory", name, least <= taken <= most, f"{taken / 1e6:.0f} MB at most, {forecast / 1e6:.0f} MB forecast",
+            f"{least / 1e6:.0f} to {most / 1e6:.0f} MB", "", {"peak_bytes": taken, "forecast_bytes": forecast},
+        )  # fmt: skip
