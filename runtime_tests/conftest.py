@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
 
 from clips import TINY_EN  # noqa: E402
 from command_line import edgeexport  # noqa: E402
+from reference import MODELS  # noqa: E402
 
 
 def built(tmp_path_factory, model, *options, weights="random"):
@@ -21,7 +23,7 @@ def built(tmp_path_factory, model, *options, weights="random"):
     return out / "edge"
 
 
-LONGEST_FIRST = ("mvit", "blip", "whisper", "sam2", "edgetam", "yolo")
+LONGEST_FIRST = ("mvit", "blip", "whisper", "sam2", "edgetam", "yolo", "micro")
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the mark
@@ -49,12 +51,22 @@ def _model(name, *options, weights="random"):
     return fixture
 
 
-sam2 = _model("sam2")
-edgetam = _model("edgetam")
-mvit = _model("mvit", "--batch", "1:16")
-whisper = _model("whisper-tiny.en", weights=TINY_EN)  # the real weights
-blip = _model("blip")
-yolo = _model("yolo11n-pose", "--batch", "1:16")
+sam2 = _model(MODELS["sam2"])
+edgetam = _model(MODELS["edgetam"])
+mvit = _model(MODELS["mvit"], "--batch", "1:16")
+whisper = _model(MODELS["whisper"], weights=TINY_EN)  # the real weights
+blip = _model(MODELS["blip"])
+yolo = _model(MODELS["yolo"], "--batch", "1:16")
+
+
+@pytest.fixture(scope="session")
+def micro(tmp_path_factory):
+    """The micro MViT, built as a user's own model is."""
+    out = Path(os.environ.get("EDGEEXPORT_ARTIFACTS") or tmp_path_factory.mktemp("artifacts")) / MODELS["micro"]
+    if not out.is_dir():
+        model, weights = f"{HERE / 'micro_mvit.py'}:MODEL", HERE / "micro" / "mvit.safetensors"
+        edgeexport("build", model, "--target", "xnnpack", "--weights", weights, "--batch", "1:16", "--out", out / "edge")
+    return out / "edge"
 
 
 @pytest.fixture(scope="session")

@@ -19,15 +19,6 @@ CLIPS, SEED = 128, 5
 
 
 @pytest.fixture(scope="module")
-def micro(tmp_path_factory):
-    """The micro MViT, built as a user's own model is."""
-    out = tmp_path_factory.mktemp("artifacts") / "micro-mvit"
-    model, weights = f"{HERE / 'micro_mvit.py'}:MODEL", HERE / "micro" / "mvit.safetensors"
-    command("build", model, "--target", "xnnpack", "--weights", weights, "--batch", "1:16", "--out", out)
-    return out
-
-
-@pytest.fixture(scope="module")
 def eager():
     module = micro_mvit.build().eval()
     load_model(module, HERE / "micro" / "mvit.safetensors")

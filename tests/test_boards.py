@@ -8,11 +8,10 @@ import subprocess
 import sys
 
 import pytest
+from conftest import TOY
 
 import edgeexport
 from edgeexport import boards
-from conftest import TOY
-
 from edgeexport.errors import UnknownName, UsageError
 
 

@@ -1,0 +1,34 @@
+"""Nothing got worse: size, delegation, planned memory and error of every artifact, beside the committed reference."""
+
+import copy
+
+import pytest
+from conftest import server_of
+from reference import MODELS, measured, read, worse
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_no_artifact_is_worse_than_the_reference(name, request):
+    edge = request.getfixturevalue(name)
+    for folder in (edge, server_of(edge)) if name != "micro" else (edge,):
+        key = f"{MODELS[name]}/{folder.name}"
+        assert worse(measured(folder), read()["artifacts"][key]) == [], f"{key}: if it is meant to be so, scripts/update-reference"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda a: a.update(size_bytes=a["size_bytes"] * 2), ["size_bytes"]),
+        (lambda a: a["methods"]["detect"].update(delegates=2), ["detect: delegates 2, was 1"]),
+        (lambda a: a["methods"]["detect"].update(nodes_outside=1, planned_memory_bytes=10**9), ["planned_memory_bytes", "nodes_outside 1, was 0"]),
+        (lambda a: a["methods"]["detect"].update(max_abs_relative=1e-4), ["max_abs_relative"]),
+        (lambda a: a["methods"].pop("detect"), ["methods"]),
+        (lambda a: a.update(size_bytes=1), []),
+    ],
+)
+def test_what_is_worse_is_said(change, said):
+    reference = read()["artifacts"]["yolo11n-pose/edge"]
+    found = copy.deepcopy(reference)
+    change(found)
+    lines = worse(found, reference)
+    assert len(lines) == len(said) and all(part in line for part, line in zip(said, lines)), lines
