@@ -13,7 +13,7 @@ PACKAGE = Path(edgeexport.__file__).parent
 ROWS = [
     {"__main__"},
     {"cli"},
-    {"build", "parity", "serve", "bundle"},
+    {"build", "parity", "serve", "bundle", "report"},
     {"checks"},
     {"catalog"},
     {"models", "recipes"},
@@ -24,7 +24,7 @@ ROWS = [
     {"state"},
     {"rewrite", "artifact", "compare", "weights", "images", "audio"},
     {"method", "archive"},
-    {"inputs", "cpu_isa", "boards"},
+    {"inputs", "cpu_isa", "boards", "measured"},
     {"errors", "guards", "progress", "torchvision_ops"},
 ]
 FROM_THE_FILE_ALONE = {"runtime", "checks"}

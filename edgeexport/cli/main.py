@@ -20,6 +20,7 @@ COMMANDS = {
     "parity": "Compare what artifacts of one model say, pair by pair.",
     "bundle": "Write artifacts of one model into one archive.",
     "serve": "Serve a server package over HTTP.",
+    "report": "Write a page about artifacts, with plots.",
     "show": "Show what an artifact takes, returns and measured.",
 }
 
