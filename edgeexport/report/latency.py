@@ -32,14 +32,9 @@ def races(bench: dict) -> list[Race]:
     return [_race(row) for row in bench["rows"]]
 
 
-def ratios(bench: dict, side: str) -> list[str]:
-    """What the artifact that a bench calls `side` takes relative to the baselines: a line a method and thread count."""
-    return [
-        f"{row['method']}, {text.count(row['threads'], 'thread')}: {ratio(contender['ratio'])} x {row['baseline']}"
-        for row in bench["rows"]
-        for contender in row["contenders"]
-        if contender["name"] == side and contender["ratio"] is not None
-    ]
+def ratios(bench: dict) -> list[tuple[str, dict[str, str]]]:
+    """For each row of a bench file what was timed, and the ratio to the baseline of each contender by name."""
+    return [(f"{_title(row)}: x {row['baseline']}", {c["name"]: ratio(c["ratio"]) for c in row["contenders"] if c["ratio"] is not None}) for row in bench["rows"]]
 
 
 def ratio(found: dict) -> str:
@@ -47,8 +42,12 @@ def ratio(found: dict) -> str:
     return "{median:.2f} ({low:.2f} to {high:.2f})".format(**found)
 
 
+def _title(row: dict) -> str:
+    return ", ".join(filter(None, (row["method"], text.sizes_label(row["sizes"]), text.count(row["threads"], "thread"))))
+
+
 def _race(row: dict) -> Race:
-    title = ", ".join(filter(None, (row["method"], text.sizes_label(row["sizes"]), text.count(row["threads"], "thread"))))
+    title = _title(row)
     contenders = row["contenders"]
     axis = Axis(0.0, _axis_end(contenders))
     plot = Plot(ROW_PX * len(contenders) + 20, f"Latency of {title}: " + "; ".join(f"{c['name']} median {text.milliseconds(c['p50_ms'])} ms" for c in contenders))

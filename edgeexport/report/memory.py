@@ -69,7 +69,7 @@ class _Canvas:
         self.total = max(plan.planned_bytes, 1)
         self.base = {arena: sum(size for other, size in plan.arena_bytes.items() if other < arena) for arena in plan.arena_bytes}
         described = f"Planned memory of {plan.method}: {text.size(plan.planned_bytes)} for {text.count(len(plan.tensors), 'tensor')} over {text.count(count, 'instruction')}"
-        self.plot = Plot(HEIGHT_PX + 40, described)
+        self.plot = Plot(HEIGHT_PX + 36, described)
 
     def y(self, offset: float) -> float:
         return 18 + HEIGHT_PX * (1 - offset / self.total)
@@ -86,7 +86,7 @@ class _Canvas:
         steps = Axis(0, self.count)
         for tick in steps.ticks():
             if tick == int(tick):
-                self.plot.label(f"{tick:g}", steps.percent(tick), 18 + HEIGHT_PX + 15, "tick")
+                self.plot.label(f"{tick:g}" if tick else "instruction 0", steps.percent(tick), 18 + HEIGHT_PX + 15, "tick")
 
     def tensor(self, tensor: Lifetime) -> None:
         top = self.y(self.base[tensor.arena] + tensor.offset + tensor.size_bytes)
@@ -103,4 +103,3 @@ class _Canvas:
         self.plot.label(f"planned {text.size(self.plan.planned_bytes)}", 0, 12, "name")
         self.plot.vertical(place, 18, 18 + HEIGHT_PX, "peak", f"most in use: {text.size(peak_bytes)} at instruction {peak_at}")
         self.plot.label(f"peak in use {text.size(peak_bytes)}", 100, 12, "name")
-        self.plot.label("instruction", 50, HEIGHT_PX + 38, "tick")

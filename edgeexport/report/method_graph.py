@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -12,6 +13,8 @@ from edgeexport.report import text
 from edgeexport.report.svg import Plot
 
 HEAD_PX, ROW_PX, GAP_PX, LANE_PX = 30, 34, 22, 13
+MEANING = 84
+"""Characters of a tensor's meaning that are shown, where there is room for it."""
 
 
 @dataclass(frozen=True)
@@ -163,6 +166,7 @@ def _draw_box(plot: Plot, box: Box, layout: _Layout) -> None:
             direction = "" if box.shares else kind
             plot.add("text", direction, x=10, y=y + 4, class_=f"direction {kind}")
             plot.add("text", tensor.name, title=tensor.meaning or None, x=10 if box.shares else 40, y=y - 3, class_="name")
+            plot.add("text", textwrap.shorten(tensor.meaning, MEANING, placeholder=" ..."), x="44%", y=y + 4, class_="meaning")
             plot.add("text", tensor.facts, x=10 if box.shares else 40, y=y + 12, class_="tick code")
 
 

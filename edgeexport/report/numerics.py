@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -13,7 +13,7 @@ from edgeexport.report import text
 from edgeexport.report.svg import Axis, Plot
 
 ROW_PX = 20
-SQNR_AXIS = Axis(0.0, 160.0)
+SQNR_AXIS = Axis(0.0, 150.0)
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def numerics(manifest: dict, findings: Sequence[dict]) -> list[MethodNumerics]:
         cases = [_case(entry, f, axis) for f in findings if f["check"] == "numerics" and f["method"] == entry["name"]]
         if cases:
             tolerance = entry["tolerance"]
-            scales = _scale(axis, lambda v: f"{v:.0e}".replace("e-0", "e-")), _scale(SQNR_AXIS, lambda v: f"{v:.0f}")
+            scales = _scale(axis, 4, lambda v: f"{v:.0e}".replace("e-0", "e-")), _scale(SQNR_AXIS, 2, lambda v: f"{v:.0f}")
             found.append(MethodNumerics(entry["name"], tolerance["max_abs_relative"], tolerance["min_sqnr_db"], tolerance["reason"], tuple(cases), *scales))
     return found
 
@@ -125,8 +125,8 @@ def _sqnr_plot(least_db: float, passed: bool, allowed_db: float) -> Markup:
     return plot.markup()
 
 
-def _scale(axis: Axis, label) -> Markup:
+def _scale(axis: Axis, count: int, label: Callable[[float], str]) -> Markup:
     plot = Plot(16, "scale")
-    for tick in axis.ticks(4):
+    for tick in axis.ticks(count):
         plot.label(label(tick), axis.percent(tick), 12, "tick")
     return plot.markup()

@@ -48,7 +48,6 @@ class Line:
     worst: tuple[float, float] | None
     delegates: int | None
     boards: tuple[tuple[str, bool], ...]
-    ratios: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -59,6 +58,8 @@ class Group:
     summary: str
     lines: tuple[Line, ...]
     benches: tuple[tuple[Measured, list[Race]], ...]
+    ratios: tuple[tuple[str, dict[str, str]], ...]
+    """What was timed with its baseline, and the ratio by target and precision."""
 
 
 def render(subjects: Sequence[Subject]) -> str:
@@ -96,7 +97,8 @@ def _in_order(plans: Iterable, names: list[str]) -> list:
 def _group(model: str, entries: Sequence[Entry]) -> Group:
     benches = {bench.name: bench for entry in entries for bench in entry.subject.benches}
     lines = tuple(_line(entry) for entry in entries)
-    return Group(model, entries[0].manifest["model"]["summary"], lines, tuple((bench, races(bench.content)) for bench in benches.values()))
+    drawn = tuple((bench, races(bench.content)) for bench in benches.values())
+    return Group(model, entries[0].manifest["model"]["summary"], lines, drawn, tuple(line for bench in benches.values() for line in ratios(bench.content)))
 
 
 def _line(entry: Entry) -> Line:
@@ -106,7 +108,6 @@ def _line(entry: Entry) -> Line:
     return Line(
         entry, manifest["files"][manifest["program"]]["size_bytes"], max(planned, default=None), worst_of_limit(manifest),
         sum(d["delegates"] for d in delegations) if delegations else None, tuple(_boards(entry.subject)),
-        tuple(line for bench in entry.subject.benches for line in ratios(bench.content, entry.artifact.side)),
     )  # fmt: skip
 
 
