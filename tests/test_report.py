@@ -147,7 +147,7 @@ def test_the_memory_plan_reaches_the_planned_bytes(toy_artifact, text_both):
             for arena, size in plan.arena_bytes.items():
                 end = max((t.offset + t.size_bytes for t in plan.tensors if t.arena == arena), default=0)
                 assert end <= size and (size - end == 64 or artifact is not toy_artifact), "the planner pads by 64 bytes"
-            assert 0 < max(plan.live_bytes(i) for i in range(len(plan.instructions))) <= plan.planned_bytes
+            assert 0 < max(plan.live_bytes()) <= plan.planned_bytes
             assert all(0 <= t.first <= t.last < len(plan.instructions) for t in plan.tensors)
 
 
@@ -162,10 +162,10 @@ def test_state_lives_through_the_whole_plan(text_both):
 def test_tensors_that_share_memory_count_once_and_many_are_cut():
     tensors = (Lifetime(1, 0, 100, 0, 1, "float32", (25,)), Lifetime(1, 50, 50, 1, 2, "float32", (12,)), Lifetime(2, 0, 30, 0, 2, "float32", (7,)))
     plan = MemoryPlan("m", ("a", "b", "c"), {1: 164, 2: 30}, tensors)
-    assert [plan.live_bytes(i) for i in range(3)] == [130, 130, 80]
+    assert plan.live_bytes() == [130, 130, 80]
     many = tuple(Lifetime(1, 1000 * n, 1000 if n % 2 else 1, n, n, "uint8", (1000,)) for n in range(5000))
     view = plan_view(MemoryPlan("m", ("x",) * 5000, {1: 5_000_000}, many))
-    assert len(str(view.plot)) < 100_000 and view.left_out == "5000 tensors too small to see, none larger than 1 kB"
+    assert len(str(view.plot)) < 100_000 and view.left_out == "5000 tensors, the small and short-lived ones, none larger than 1 kB"
     large = tuple(Lifetime(1, 0, 5_000_000, n, n, "uint8", (5,)) for n in range(5000))
     assert len(str(plan_view(MemoryPlan("m", ("x",) * 5000, {1: 5_000_000}, large)).plot)) < 120_000
 

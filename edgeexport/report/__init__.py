@@ -54,8 +54,6 @@ def report(
     Raises UsageError for a file that is malformed, or of other weights or another program than any artifact here; ArtifactError for
     what is no artifact, or may not be written.
     """
-    from edgeexport.report.page import render
-
     if not paths:
         raise UsageError("Give at least one artifact.")
     out = Path(out) if out is not None else Path(paths[0]).parent / DEFAULT_NAME
@@ -63,6 +61,8 @@ def report(
     read = {kind: [Measured(str(p), measured.read(p, kind)) for p in files] for kind, files in (("bench", benches), ("profile", profiles), ("findings", findings))}
     artifacts = [artifact for path in paths for artifact in open_artifacts(path)]
     subjects = _matched(artifacts, read["bench"], read["profile"], read["findings"])
+    from edgeexport.report.page import render  # with it come torch and executorch, which nothing before needs
+
     _write(out, render(subjects))
     return out
 

@@ -38,16 +38,15 @@ class PlanView:
 def plan_view(plan: MemoryPlan) -> PlanView:
     """Draws a plan: instructions from left to right, arenas on top of one another, the fullest instruction marked."""
     count = max(len(plan.instructions), 1)
-    live = [plan.live_bytes(number) for number in range(len(plan.instructions))] or [0]
+    live = plan.live_bytes() or [0]
     peak_at = live.index(max(live))
-    drawn = _worth_drawing(plan)
+    drawn, rest = _worth_drawing(plan)
     view = _Canvas(plan, count)
     view.arenas()
     for tensor in drawn:
         view.tensor(tensor)
     view.marks(peak_at, live[peak_at])
-    rest = [t for t in plan.tensors if t not in drawn]
-    left_out = f"{text.count(len(rest), 'tensor')} too small to see, none larger than {text.size(max(t.size_bytes for t in rest))}" if rest else ""
+    left_out = f"{text.count(len(rest), 'tensor')}, the small and short-lived ones, none larger than {text.size(max(t.size_bytes for t in rest))}" if rest else ""
     state = sum(size for arena, size in plan.arena_bytes.items() if arena >= STATE_ARENA)
     return PlanView(
         plan.method, plan.planned_bytes, live[peak_at], peak_at, plan.instructions[peak_at] if plan.instructions else "", len(plan.instructions), len(plan.tensors),
@@ -55,10 +54,12 @@ def plan_view(plan: MemoryPlan) -> PlanView:
     )  # fmt: skip
 
 
-def _worth_drawing(plan: MemoryPlan) -> list[Lifetime]:
+def _worth_drawing(plan: MemoryPlan) -> tuple[list[Lifetime], list[Lifetime]]:
+    """The tensors that can be seen, and the rest."""
     least_bytes = plan.planned_bytes * LEAST_PX / HEIGHT_PX
-    seen = [t for t in plan.tensors if t.size_bytes >= least_bytes]
-    return sorted(seen, key=lambda t: -t.size_bytes * (t.last - t.first + 1))[:DRAWN]
+    ordered = sorted(plan.tensors, key=lambda t: (t.size_bytes < least_bytes, -t.size_bytes * (t.last - t.first + 1)))
+    seen = min(sum(t.size_bytes >= least_bytes for t in ordered), DRAWN)
+    return ordered[:seen], ordered[seen:]
 
 
 class _Canvas:

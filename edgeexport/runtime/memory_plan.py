@@ -42,18 +42,25 @@ class MemoryPlan:
         """What the app must provide for the method."""
         return sum(self.arena_bytes.values())
 
-    def live_bytes(self, instruction: int) -> int:
-        """Bytes of the tensors that are alive at an instruction; where views share memory it counts once."""
-        total, arena, reached = 0, 0, 0
+    def live_bytes(self) -> list[int]:
+        """Bytes of the tensors that are alive at each instruction; where views share memory it counts once."""
+        alive: list[list[Lifetime]] = [[] for _ in self.instructions]
         for tensor in sorted(self.tensors, key=lambda t: (t.arena, t.offset)):
-            if not tensor.first <= instruction <= tensor.last:
-                continue
-            if tensor.arena != arena:
-                arena, reached = tensor.arena, 0
-            end = tensor.offset + tensor.size_bytes
-            total += max(end - max(tensor.offset, reached), 0)
-            reached = max(reached, end)
-        return total
+            for number in range(tensor.first, tensor.last + 1):
+                alive[number].append(tensor)
+        return [_covered(tensors) for tensors in alive]
+
+
+def _covered(tensors: Iterable[Lifetime]) -> int:
+    """Bytes that any of `tensors` lies on; they are in the order of their places."""
+    total, arena, reached = 0, 0, 0
+    for tensor in tensors:
+        if tensor.arena != arena:
+            arena, reached = tensor.arena, 0
+        end = tensor.offset + tensor.size_bytes
+        total += max(end - max(tensor.offset, reached), 0)
+        reached = max(reached, end)
+    return total
 
 
 def read_memory_plans(path: Path) -> tuple[MemoryPlan, ...]:
