@@ -127,6 +127,19 @@ def test_every_finding_and_fact_is_in_the_page(pages, toy_artifact):
     assert seen.count(" dB ") >= len(numerics) >= 5
 
 
+def test_an_answer_that_is_no_number_and_a_case_that_does_not_run_are_shown(toy_copy, tmp_path):
+    manifest = json.loads((toy_copy / "manifest.json").read_text())
+    nan, stopped = [f for f in manifest["findings"] if f["check"] == "numerics"][:2]
+    nan |= {"passed": False, "message": "The file does not say what eager said."}
+    nan["details"]["logits"] = {"max_abs": float("nan"), "max_abs_relative": float("nan"), "sqnr_db": float("nan")}
+    stopped |= {"passed": False, "measured": "batch=2 structured: it does not run", "message": "error 0x10", "details": {}}
+    (toy_copy / "manifest.json").write_text(json.dumps(manifest))
+    page = report([toy_copy], out=tmp_path / "page.html")
+    seen = text_of(page)
+    assert seen.count("batch=2 structured: it does not run") == 2 and "batch=1 structured FAILED" in seen and "2 checks failed" in seen
+    assert "not a number" in seen and 'class="bar failed"' in page.read_text() and "error 0x10" in seen
+
+
 def test_latency_profile_and_boards_are_in_the_page(pages):
     seen = text_of(pages["one"])
     for said in ("A CPU of 2026", "a spread of 14 %", "0.61 (0.55 to 0.67)", "no rule for <cumsum>", "write a pass", "toy.py:31", "8 GB"):

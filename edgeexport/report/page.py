@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from edgeexport.artifact import Artifact
+from edgeexport.compare import FLOOR
 from edgeexport.report import GENERATOR, Measured, Subject, text
 from edgeexport.report.app_code import app_code
 from edgeexport.report.latency import Race, races, ratio, ratios
@@ -74,7 +75,7 @@ def render(subjects: Sequence[Subject]) -> str:
     entries = [_entry(subject, f"artifact-{number}", code) for number, subject in enumerate(subjects, 1)]
     groups = [_group(model, [e for e in entries if e.manifest["model"]["name"] == model]) for model in dict.fromkeys(e.manifest["model"]["name"] for e in entries)]
     return environment(escape=True).get_template("page.html.j2").render(
-        groups=groups, single=len(entries) == 1, total=len(entries), failed=sum(e.failed for e in entries), text=text, ratio=ratio, generator=GENERATOR
+        groups=groups, single=len(entries) == 1, total=len(entries), failed=sum(e.failed for e in entries), text=text, ratio=ratio, floor=FLOOR, generator=GENERATOR
     )  # fmt: skip
 
 

@@ -31,6 +31,9 @@ def error(value: float) -> str:
 
 
 def decibels(value: float) -> str:
+    """A ratio in dB; infinite is exact."""
+    if math.isnan(value):
+        return "not a number"
     return "exact" if value == math.inf else f"{value:.0f} dB"
 
 
