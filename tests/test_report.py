@@ -87,7 +87,7 @@ def pages(toy_artifact, text_both, tmp_path_factory):
         files[name] = folder / f"{name}.json"
         files[name].write_text(json.dumps(content))
     one = report([toy_artifact.path], [files["bench"]], [files["profile"]], [files["findings"]], folder / "one.html")
-    several = report([*(a.path for a in text_both), toy_artifact.path], [files["text"]], out=folder / "several.html")
+    several = report([*(a.path for a in text_both), toy_artifact.path], [files["text"]], findings=[files["findings"]], out=folder / "several.html")
     return {"one": one, "several": several}
 
 
@@ -147,6 +147,7 @@ def test_latency_profile_and_boards_are_in_the_page(pages):
     assert pages["one"].read_text().count('class="sample') == 22
     several = text_of(pages["several"])
     assert "encode, 2 threads: x eager" in several and "2 models" in several and "xnnpack-fp32" in several and "aoti-fp32" in several
+    assert several.count("tiny_board: does NOT fit") == 1 and pages["several"].read_text().count("<th>from</th>") == 2, "said of the one that was checked"
 
 
 def test_ratios_are_by_contender(toy_artifact):

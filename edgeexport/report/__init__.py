@@ -91,10 +91,16 @@ def _matched(artifacts: list[Artifact], benches: list[Measured], profiles: list[
             artifact,
             tuple(file for file in benches if _has_weights(artifact, file.content)),
             tuple(file for file in profiles if _has_program(artifact, file.content)),
-            tuple(Measured(file.name, {"findings": [f for f in file.content["findings"] if _was_checked(artifact, f)]}) for file in checks),
+            tuple(filter(None, (_part_about(artifact, file) for file in checks))),
         )
         for artifact in artifacts
     ]
+
+
+def _part_about(artifact: Artifact, check: Measured) -> Measured | None:
+    """The findings of a check that are about an artifact, if there are any."""
+    found = [f for f in check.content["findings"] if _was_checked(artifact, f)]
+    return Measured(check.name, {"findings": found}) if found else None
 
 
 def _one_of(artifacts: list[Artifact], fits: Callable[[Artifact, dict], bool], content: dict, said: str) -> None:

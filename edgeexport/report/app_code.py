@@ -24,7 +24,7 @@ TYPES = {
 }
 """The element types of each language; Kotlin's Tensor has no bool."""
 
-TAKEN = {"module", "program", "main", "image_out", "in", "val", "var", "let", "fun", "class", "def", "return", "int", "float", "torch", "edgeexport", "session"}
+TAKEN = {"module", "program", "main", "torch", "edgeexport", "in", "val", "var", "let", "fun", "func", "class", "def", "return", "int", "float", "long", "bool", "auto"}
 """Names that the code itself, or a language, has."""
 
 
