@@ -13,7 +13,7 @@ PACKAGE = Path(edgeexport.__file__).parent
 ROWS = [
     {"__main__"},
     {"cli"},
-    {"build", "parity", "bench", "serve", "bundle"},
+    {"build", "parity", "bench", "serve", "bundle", "report"},
     {"checks"},
     {"catalog"},
     {"models", "recipes"},
@@ -24,7 +24,7 @@ ROWS = [
     {"state"},
     {"rewrite", "artifact", "compare", "weights", "images", "audio"},
     {"method", "archive"},
-    {"inputs", "boards"},
+    {"inputs", "boards", "measured"},
     {"cpu_isa"},
     {"errors", "guards", "progress", "torchvision_ops"},
 ]

@@ -76,7 +76,7 @@ def test_what_fits_and_what_does_not(toy_artifact, own):
     path = own('backends = ["XnnpackBackend"]', 'backends = ["EthosUBackend"]')
     (failed,) = [f for f in fit(toy_artifact.path, path) if not f.passed]
     assert failed.method == "classify" and "lacks XnnpackBackend" in failed.message and failed.limit.startswith("<= 0 MB")
-    own("file_bytes = 500_000_000", "file_bytes = 10")
+    own("file_bytes = 1_000_000_000", "file_bytes = 10")
     assert len([f for f in fit(toy_artifact.path, path) if not f.passed]) == 2
 
 
@@ -88,7 +88,7 @@ def test_what_is_not_going_to_fit_is_refused_before_it_is_lowered(own, tmp_path)
     path = own("memory_bytes = 2_147_483_648", "memory_bytes = 100_000")
     with pytest.raises(UsageError, match="'classify' does not fit mine: .*Lower its greatest sizes"):
         edgeexport.build(TOY, weights="random", out=tmp_path / "a", board=path)
-    own("file_bytes = 500_000_000", "file_bytes = 1000")
+    own("file_bytes = 1_000_000_000", "file_bytes = 1000")
     with pytest.raises(UsageError, match="'classify' does not fit mine: its weights"):
         edgeexport.build(TOY, weights="random", out=tmp_path / "a", board=path)
     with pytest.raises(UsageError, match="graviton.*|.*aarch64 machine"):

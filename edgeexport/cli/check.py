@@ -38,7 +38,8 @@ def command(artifact: Path, runner: str, board: str | None, emulate: bool, metho
     findings = []
     for opened in open_artifacts(artifact):
         with display.progress(quiet=as_json).step(f"check the files of {opened.side}"):
-            found = [to_json(f) | {"artifact": opened.side} for f in run_checks(opened, runtime, board or "", methods)[0]]
+            about = {"artifact": opened.side, "program_sha256": opened.manifest["files"][opened.manifest["program"]]["sha256"]}
+            found = [to_json(f) | about for f in run_checks(opened, runtime, board or "", methods)[0]]
         findings += found
         if not as_json:
             display.console().print(display.findings_table(found))

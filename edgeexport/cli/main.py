@@ -21,6 +21,7 @@ COMMANDS = {
     "bench": "Measure latency and memory beside eager, torch.compile and others.",
     "bundle": "Write artifacts of one model into one archive.",
     "serve": "Serve a server package over HTTP.",
+    "report": "Write a page about artifacts, with plots.",
     "show": "Show what an artifact takes, returns and measured.",
 }
 

@@ -1,0 +1,37 @@
+"""Files of measurements that commands hand to one another, each held against its JSON Schema in this package."""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from edgeexport.errors import UsageError
+
+KINDS = ("bench", "profile", "findings")
+"""Latency of contenders, time by operator, and what `edgeexport check --json` prints: each has KIND.schema.json."""
+
+
+def read(path: str | Path, kind: str) -> dict[str, Any]:
+    """The content of a file of one of KINDS. Raises UsageError that names the file and the place in it that is wrong."""
+    path = Path(path)
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror}).") from error
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise UsageError(f"{path} is not JSON ({error}).") from error
+    validate(data, kind, path)
+    return data
+
+
+def validate(data: Any, kind: str, where: Path | str) -> None:
+    """Raises UsageError with `where` and the place in `data` that the schema of `kind` does not allow."""
+    import jsonschema
+
+    schema = json.loads(resources.files("edgeexport").joinpath(f"{kind}.schema.json").read_text(encoding="utf-8"))
+    error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(data))
+    if error is not None:
+        place = "/".join(map(str, error.absolute_path)) or "the top"
+        raise UsageError(f"{where} is not a {kind} file that this version reads: at {place}: {error.message[:200]}.")
