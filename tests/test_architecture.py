@@ -13,7 +13,7 @@ PACKAGE = Path(edgeexport.__file__).parent
 ROWS = [
     {"__main__"},
     {"cli"},
-    {"build", "parity", "serve", "bundle"},
+    {"build", "parity", "serve", "bundle", "profile"},
     {"checks"},
     {"catalog"},
     {"models", "recipes"},
@@ -21,14 +21,14 @@ ROWS = [
     {"lower", "compile_server", "segmentation", "video", "speech", "captions", "decoding", "segmentation_methods"},
     {"capture", "passes", "runtime", "link"},
     {"programs"},
-    {"state"},
+    {"state", "sources"},
     {"rewrite", "artifact", "compare", "weights", "images", "audio"},
     {"method", "archive"},
     {"inputs", "cpu_isa", "boards"},
     {"errors", "guards", "progress", "torchvision_ops"},
 ]
-FROM_THE_FILE_ALONE = {"runtime", "checks"}
-NEVER_THERE = {"capture", "lower", "passes", "rewrite", "recipes", "models", "build"}
+FROM_THE_FILE_ALONE = {"runtime", "checks", "profile"}
+NEVER_THERE = {"capture", "lower", "sources", "passes", "rewrite", "recipes", "models", "build"}
 
 
 def imports():
