@@ -21,7 +21,7 @@ from edgeexport.errors import LoweringError
 from edgeexport.guards import no_backend_guards
 from edgeexport.link import share_segments
 from edgeexport.rewrite import Pass
-from edgeexport.sources import DelegateNodes, sources_by_handle, write_sources
+from edgeexport.sources import DelegateNodes, origins, write_sources
 
 
 @dataclass(frozen=True)
@@ -88,14 +88,14 @@ class EdgeRecipe:
                 )
                 _check_bounds(edge, programs)
                 delegation = {name: _delegation(edge, name, partitioners[name].reasons) for name in programs}
-                by_handle = sources_by_handle(edge)
+                known = origins(edge)
                 final = edge.to_executorch(_memory_settings())
         except (RuntimeError, AssertionError, ValueError, TypeError, KeyError) as error:
             raise LoweringError(f"{self.name} refused the program ({type(error).__name__}: {error}).") from error
         with open(path, "wb") as file:
             final.write_to_file(file)
         share_segments(path)
-        write_sources(path.parent, by_handle, final, delegates)
+        write_sources(path.parent, known, final, delegates)
         return delegation
 
 

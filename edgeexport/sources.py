@@ -14,16 +14,19 @@ import json
 import operator
 import re
 import sys
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import executorch
 import torch
 from executorch.exir import EdgeProgramManager, ExecutorchProgramManager
-from executorch.exir.schema import DelegateCall
+from executorch.exir.schema import DelegateCall, ExecutionPlan, KernelCall
 from torch.fx import GraphModule, Node
 
 from edgeexport.artifact import SOURCES
+from edgeexport.runtime.pte import plain_name
 
 DelegateNodes = Mapping[bytes, Sequence[tuple[str, int]]]
 """The nodes of each delegate, by the bytes that it became: their kind and debug handle."""
@@ -35,25 +38,33 @@ _INFRASTRUCTURE = tuple(f"{Path(folder).resolve()}/" for package in (torch, exec
 Source = tuple[str, str]
 
 
-def sources_by_handle(edge: EdgeProgramManager) -> dict[str, dict[int, Source]]:
-    """Source line and module of each debug handle, by method: taken before the program is emitted, which writes over the handles."""
-    return {name: dict(_handles(edge.exported_program(name).graph_module)) for name in edge.methods}
+@dataclass(frozen=True)
+class Origin:
+    """What a debug handle stands for: the operator, its line of source and its module."""
+
+    operator: str
+    source: Source
 
 
-def _handles(module: GraphModule) -> Iterable[tuple[int, Source]]:
+def origins(edge: EdgeProgramManager) -> dict[str, dict[int, Origin]]:
+    """The origin of each debug handle, by method: taken before the program is emitted, which writes over the handles."""
+    return {name: dict(_origins(edge.exported_program(name).graph_module)) for name in edge.methods}
+
+
+def _origins(module: GraphModule) -> Iterable[tuple[int, Origin]]:
     for node in module.graph.nodes:
+        if node.op != "call_function":
+            continue
         if "executorch_call_delegate" in str(node.target):
-            yield from _handles(getattr(module, node.args[0].name).original_module.graph_module)
-        elif node.target is not operator.getitem and "debug_handle" in node.meta and node.meta.get("stack_trace"):
-            yield node.meta["debug_handle"], (_line(node.meta["stack_trace"]), _module(node))
+            yield from _origins(getattr(module, node.args[0].name).original_module.graph_module)
+        elif node.target is not operator.getitem and "debug_handle" in node.meta and (line := _line(node.meta.get("stack_trace") or "")):
+            yield node.meta["debug_handle"], Origin(plain_name(getattr(node.target, "_name", "")), (line, _module(node)))
 
 
-def _line(stack_trace: str) -> str:
-    """The innermost line that is neither PyTorch's nor ExecuTorch's; the innermost of all, where there is no other."""
-    frames = _FRAME.findall(stack_trace)
-    own = [frame for frame in frames if not str(Path(frame[0]).resolve()).startswith(_INFRASTRUCTURE)]
-    file, number = (own or frames or [("", "0")])[-1]
-    return f"{_relative(file)}:{number}"
+def _line(stack_trace: str) -> str | None:
+    """The innermost line that is neither PyTorch's nor ExecuTorch's; None, where there is none."""
+    frames = [frame for frame in _FRAME.findall(stack_trace) if not str(Path(frame[0]).resolve()).startswith(_INFRASTRUCTURE)]
+    return f"{_relative(frames[-1][0])}:{frames[-1][1]}" if frames else None
 
 
 def _relative(file: str) -> str:
@@ -69,24 +80,46 @@ def _module(node: Node) -> str:
     return path.removeprefix("L['self']").lstrip(".")
 
 
-def write_sources(folder: Path, by_handle: Mapping[str, Mapping[int, Source]], final: ExecutorchProgramManager, delegates: DelegateNodes) -> None:
-    """Write SOURCES into `folder` for an emitted program; `by_handle` as `sources_by_handle` found them."""
-    places: dict[Source, int] = {}
+def write_sources(folder: Path, known: Mapping[str, Mapping[int, Origin]], final: ExecutorchProgramManager, delegates: DelegateNodes) -> None:
+    """Write SOURCES into `folder` for an emitted program; `known` is what `origins` found."""
+    numbers: dict[Source, int] = {}
     methods = {}
     for plan in final.executorch_program.execution_plan:
-        known = {handle: places.setdefault(source, len(places)) for handle, source in by_handle[plan.name].items()}
+        places = {handle: numbers.setdefault(origin.source, len(numbers)) for handle, origin in known[plan.name].items()}
+        handles = _handles(plan, final.debug_handle_map[plan.name], known[plan.name])
         instructions, inside = {}, {}
-        for index, handle in final.debug_handle_map[plan.name].items():
-            call = plan.chains[0].instructions[index].instr_args
+        for index, call in _calls(plan):
             if isinstance(call, DelegateCall):
-                nodes = delegates.get(_content(final, plan.delegates[call.delegate_index]), ())
-                inside[index] = [[kind, known.get(handle)] for kind, handle in nodes]
+                content = final.executorch_program.backend_delegate_data[plan.delegates[call.delegate_index].processed.index].data
+                inside[index] = [[kind, places.get(handle)] for kind, handle in delegates.get(bytes(content), ())]
             else:
-                instructions[index] = known.get(handle)
+                instructions[index] = places.get(handles.get(index))
         methods[plan.name] = {"instructions": instructions, "delegates": inside}
-    content = {"format": 1, "sources": list(places), "methods": methods}
+    content = {"format": 1, "sources": list(numbers), "methods": methods}
     (folder / SOURCES).write_text(json.dumps(content, separators=(",", ":")) + "\n", encoding="utf-8")
 
 
-def _content(final: ExecutorchProgramManager, delegate) -> bytes:
-    return bytes(final.executorch_program.backend_delegate_data[delegate.processed.index].data)
+def _calls(plan: ExecutionPlan) -> list[tuple[int, KernelCall | DelegateCall]]:
+    numbered = ((index, instruction.instr_args) for index, instruction in enumerate(plan.chains[0].instructions))
+    return [(index, call) for index, call in numbered if isinstance(call, (KernelCall, DelegateCall))]
+
+
+def _handles(plan: ExecutionPlan, recorded: Mapping[int, int | list[int]], known: Mapping[int, Origin]) -> dict[int, int]:
+    """The debug handle of each operator's instruction.
+
+    Operators that were made in-place while emitting have lost theirs: where as many of a name are without a handle as there are handles of
+    that name left over, they are the same, in order.
+    """
+    handles = {index: handle for index, handle in recorded.items() if isinstance(handle, int)}
+    used = {*handles.values(), *(handle for several in recorded.values() if isinstance(several, list) for handle in several)}
+    left, lost = defaultdict(list), defaultdict(list)
+    for handle, origin in known.items():
+        if handle not in used:
+            left[origin.operator].append(handle)
+    for index, call in _calls(plan):
+        if isinstance(call, KernelCall) and index not in handles:
+            lost[plain_name(plan.operators[call.op_index].name)].append(index)
+    for name, indices in lost.items():
+        if len(indices) == len(left[name]):
+            handles |= zip(indices, left[name])
+    return handles

@@ -18,7 +18,7 @@ SHOWN = 12
 @click.argument("artifact", type=click.Path(path_type=Path))
 @click.option("--method", "methods", multiple=True, metavar="NAME", help="Profile this method only; may be given again.  [default: all]")
 @click.option("--size", "sizes", multiple=True, metavar="DIM=N", help="Size of a dynamic dimension.  [default: the least]")
-@click.option("--calls", type=click.IntRange(1), default=10, show_default=True, help="Recorded calls of each method; the quicker half counts.")
+@click.option("--calls", type=click.IntRange(1), default=10, show_default=True, help="Recorded calls of each method; the quickest quarter counts.")
 @click.option("--threads", type=click.IntRange(1), help="Threads of the runtime.  [default: its own choice]")
 @click.option("--keep", type=click.Path(path_type=Path, file_okay=False), help="Folder for the ETDump and a bundled program (.bpte) with the recorded cases.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write the profile to this file as well, as JSON.")
@@ -63,7 +63,7 @@ def _print(found) -> None:
     for method in sorted(found.methods, key=lambda m: -_share(m)):
         console.print(_sentence(method), soft_wrap=True, markup=False)
     console.print(
-        f"\nMeans over the quicker half of {found.calls} calls, {found.threads} thread{'s' * (found.threads > 1)}, while every operator's events were recorded. "
+        f"\nMeans over the quickest quarter of {found.calls} calls, {found.threads} thread{'s' * (found.threads > 1)}, while every operator's events were recorded. "
         "That takes time of its own: read the shares, and measure latency without it (scripts/bench).",
         soft_wrap=True,
     )
@@ -79,18 +79,22 @@ def _share(method) -> float:
 
 
 def _sentence(method) -> str:
-    from edgeexport.profile.fixes import base_name
+    from edgeexport.runtime.pte import plain_name
 
     worst = method.costliest_outside
     if worst is None:
         return f"{method.method}: every operator is in a delegate."
     calls = f"{worst.calls} call{'s' * (worst.calls > 1)}"
-    return f"{base_name(worst.operator)}: {worst.share:.1%} of {method.method}, {calls}, not delegated because: {worst.reason}; fix: {worst.fix}."
+    return f"{plain_name(worst.operator)}: {worst.share:.1%} of {method.method}, {calls}, not delegated because: {worst.reason}; fix: {worst.fix}."
 
 
 def _operators_table(method):
     sizes = ", ".join(f"{name}={size}" for name, size in method.sizes.items())
-    title = f"{method.method} {f'({sizes}) ' if sizes else ''}{method.total_ms:.2f} ms with events recorded, {method.accounted_ms / method.total_ms:.1%} of it below"
+    least, most = method.range_ms
+    title = (
+        f"{method.method}{f' ({sizes})' if sizes else ''}: {method.total_ms:.2f} ms with events recorded (calls took {least:.2f} to {most:.2f} ms), "
+        f"{method.accounted_ms / method.total_ms:.1%} of it below"
+    )
     table = display.table(title, "operator", "delegated", "calls", "ms", "share", "not delegated because", "fix")
     for o in method.operators:
         delegated = {True: "yes", False: "[yellow]no[/yellow]", None: ""}[o.delegated]

@@ -22,7 +22,8 @@ from typing import Any
 from edgeexport.artifact import SOURCES, Artifact, dims_of, open_artifact
 from edgeexport.errors import ArtifactError, CheckFailed, RuntimeFault, UnknownName, UsageError
 from edgeexport.profile.attribution import aligned
-from edgeexport.profile.fixes import base_name, fix_of
+from edgeexport.profile.fixes import fix_of
+from edgeexport.runtime.pte import plain_name
 
 BETWEEN = "runtime overhead"
 """The row of what passes between the instructions of a program; of a delegate it is called after the backend."""
@@ -63,11 +64,15 @@ class Operator:
 
 @dataclass(frozen=True)
 class MethodProfile:
-    """The operators of one method, the longest first; `total_ms` is what the runtime recorded for the whole call, `accounted_ms` their sum."""
+    """The operators of one method, the longest first; `total_ms` is what the runtime recorded for the whole call, `accounted_ms` their sum.
+
+    `range_ms` is the quickest and the slowest call: far apart, the machine had other work, and the shares are rough.
+    """
 
     method: str
     sizes: Mapping[str, int]
     total_ms: float
+    range_ms: tuple[float, float]
     accounted_ms: float
     operators: tuple[Operator, ...]
 
@@ -208,7 +213,7 @@ def _method(entry: dict, times: dict, sources: dict | None) -> MethodProfile:
     rows[BETWEEN, None].append((None, "", times["between_ms"]))
     operators = [_operator(name, delegated, parts, entry, total_ms) for (name, delegated), parts in rows.items()]
     operators.sort(key=lambda o: -o.time_ms)
-    return MethodProfile(entry["name"], times["sizes"], total_ms, sum(o.time_ms for o in operators), tuple(operators))
+    return MethodProfile(entry["name"], times["sizes"], total_ms, tuple(times["range_ms"]), sum(o.time_ms for o in operators), tuple(operators))
 
 
 def _operator(name: str, delegated: bool | None, parts: list, entry: dict, total_ms: float) -> Operator:
@@ -220,8 +225,8 @@ def _operator(name: str, delegated: bool | None, parts: list, entry: dict, total
 
 def _reason(operator: str, entry: dict) -> str:
     """What the partitioner said, found by the name that the operator had then."""
-    then = {"et_view": "view_copy"}.get(base_name(operator), base_name(operator))
-    reasons = [o["reason"] for o in entry["delegation"]["outside"] if base_name(o["operator"]) == then]
+    then = {"et_view": "view_copy"}.get(plain_name(operator), plain_name(operator))
+    reasons = [o["reason"] for o in entry["delegation"]["outside"] if plain_name(o["operator"]) == then]
     return "; ".join(dict.fromkeys(reasons)) or ADDED_LATER
 
 

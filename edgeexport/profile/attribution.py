@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections import Counter
 from collections.abc import Sequence
 
 _SAME = {
@@ -24,14 +23,24 @@ def kind(name: str) -> str:
 def aligned(events: Sequence[str], nodes: Sequence[str]) -> list[int | None]:
     """For each event the node it is, by name and order; None where that is not sure.
 
-    XNNPACK runs the nodes in order, but drops and splits some. A kind of which as many ran as there are nodes is taken in order; of another
-    kind, what stands between the same neighbours.
+    XNNPACK runs the nodes in order, but drops some, and copies each part of a concatenation by itself. A kind of which as many ran as there
+    are nodes is taken in order; of another kind, what stands between the same neighbours.
     """
-    ran, there = [kind(e) for e in events], [kind(n) for n in nodes]
-    blocks = difflib.SequenceMatcher(None, ran, there, autojunk=False).get_matching_blocks()
-    found = {block.a + i: block.b + i for block in blocks for i in range(block.size)}
-    counts, wanted = Counter(ran), Counter(there)
-    for name in counts:
-        if counts[name] == wanted[name]:
-            found |= zip((i for i, k in enumerate(ran) if k == name), (i for i, k in enumerate(there) if k == name))
-    return [found.get(i) for i in range(len(ran))]
+    ran = [kind(e) for e in events]
+    parts = [(name, index) for index, node in enumerate(nodes) for name in _parts(node)]
+    there = [name for name, _ in parts]
+    found: dict[int, int] = {}
+    if ran != there:
+        blocks = difflib.SequenceMatcher(None, ran, there, autojunk=False).get_matching_blocks()
+        found = {block.a + i: block.b + i for block in blocks for i in range(block.size)}
+    for name in set(ran):
+        here, place = ([i for i, k in enumerate(kinds) if k == name] for kinds in (ran, there))
+        if len(here) == len(place):
+            found |= zip(here, place)
+    return [parts[found[i]][1] if i in found else None for i in range(len(ran))]
+
+
+def _parts(node: str) -> list[str]:
+    """The kinds of operators that a node becomes."""
+    concatenated = re.fullmatch(r"Concatenate(\d+)", node)
+    return ["copy"] * int(concatenated[1]) if concatenated else [kind(node)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,10 +18,11 @@ Place = tuple[int, str, str]
 
 
 def read_events(etdump: Path, executed: Sequence[str | None], program: Path) -> dict[str, dict[str, Any]]:
-    """By method, `total_ms`, `between_ms` (between its instructions) and `instructions`, each with its operator and what is inside.
+    """By method, `total_ms`, `range_ms` (the quickest and the slowest call), `between_ms` (between its instructions) and `instructions`, each with its operator and what is inside.
 
     `executed` names the method of each call in the order of the calls, None for one that is not to be counted. Figures are means over
-    the quicker half of a method's calls, so they add up as those of one call do. Raises RuntimeFault for a dump of other calls.
+    the quickest quarter of a method's calls: they add up as those of one call do (medians would not), and a call in which another process
+    took the core, which is charged to whatever operator ran then, is left out. Raises RuntimeFault for a dump of other calls.
     """
     from executorch.devtools.etdump.serialize import deserialize_from_etdump_flatcc
 
@@ -37,8 +39,10 @@ def read_events(etdump: Path, executed: Sequence[str | None], program: Path) -> 
 
 
 def _measured(calls: list[list], names: Mapping[int, str]) -> dict[str, Any]:
-    """The means over the quicker half of `calls`."""
-    kept = sorted((_times(events) for events in calls), key=lambda times: times["total"])[: (len(calls) + 1) // 2]
+    """The means over the quickest quarter of `calls`."""
+    quickest_first = sorted((_times(events) for events in calls), key=lambda times: times["total"])
+    range_ms = [quickest_first[0]["total"], quickest_first[-1]["total"]]
+    kept = quickest_first[: math.ceil(len(calls) / 4)]
     mean = defaultdict(float)
     for times in kept:
         for place, time_ms in times.items():
@@ -51,7 +55,7 @@ def _measured(calls: list[list], names: Mapping[int, str]) -> dict[str, Any]:
             entry |= {"time_ms": time_ms, "delegate": kind == DELEGATE}
         else:
             entry["inside"].append([name, time_ms])
-    return {"total_ms": total, "between_ms": between, "instructions": [instructions[i] for i in sorted(instructions)]}
+    return {"total_ms": total, "range_ms": range_ms, "between_ms": between, "instructions": [instructions[i] for i in sorted(instructions)]}
 
 
 def _times(events: list) -> dict[str | Place, float]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from edgeexport.runtime.pte import plain_name
+
 NONE_KNOWN = "no known fix"
 
 _NORM = "the pass decompose_layer_norm writes it with operators that XNNPACK has: keep that pass, and normalise the last dimension only, in float32"
@@ -36,12 +38,6 @@ FIXES = {
 }  # fmt: skip
 
 
-def base_name(operator: str) -> str:
-    """`aten::index_put_.default` and `aten::index_put` alike → `index_put`: what lowering's renamings leave of a name."""
-    name = operator.rpartition("::")[2].partition(".")[0]
-    return name.rstrip("_") if not name.endswith("__") else name
-
-
 def fix_of(operator: str) -> str:
     """What would fix it; NONE_KNOWN, where nothing is known to."""
-    return FIXES.get(base_name(operator), NONE_KNOWN)
+    return FIXES.get(plain_name(operator), NONE_KNOWN)
