@@ -36,11 +36,13 @@ def command(
 
     if json_file is not None and json_file.exists() and not force:
         raise ArtifactError(f"{json_file} is there already. Give --force to replace it, or another --json.")
-    with display.progress(quiet=False).step("record events"), foreign_errors(str(keep)):
+    with display.progress(quiet=False).step("record events"):
         found = profile(artifact, methods, dict(_size(text) for text in sizes), calls, threads, keep, force)
     if json_file is not None:
         _write(json_file, found.to_json())
     _print(found)
+    if keep is not None:
+        click.echo(f"\nKept in {keep}: the ETDump, and a bundled program with the recorded cases (without those that start from a state: such a case is one call).")
 
 
 def _size(text: str) -> tuple[str, int]:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from edgeexport.artifact import SOURCES, Artifact, dims_of, open_artifact
-from edgeexport.errors import ArtifactError, CheckFailed, RuntimeFault, UnknownName, UsageError
+from edgeexport.errors import ArtifactError, CheckFailed, RuntimeFault, UnknownName, UsageError, foreign_errors
 from edgeexport.profile.attribution import aligned
 from edgeexport.profile.fixes import fix_of
 from edgeexport.runtime.pte import plain_name
@@ -128,7 +128,8 @@ def profile(
         measured = _run(artifact, request, Path(folder))
         found = _profile(artifact, measured, calls)
         for name in kept:
-            _move(Path(folder) / name, keep)
+            with foreign_errors(str(keep / name)):
+                _move(Path(folder) / name, keep)
     for method in found.methods:
         _check_sum(method)
     return found
@@ -168,7 +169,7 @@ def _case(entry: dict, sizes: Mapping[str, int]) -> dict:
 
 
 def _run(artifact: Artifact, request: dict, folder: Path) -> dict:
-    """What the child process measured; a program can crash the runtime."""
+    """What the child process measured, in a process of its own because a program can crash the runtime. Raises RuntimeFault, UsageError."""
     log = folder / "log"
     (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
     with open(log, "wb") as stream:
@@ -176,8 +177,8 @@ def _run(artifact: Artifact, request: dict, folder: Path) -> dict:
         code = subprocess.run(command, stdout=stream, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL).returncode
     if code != 0:
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
-        tail = " | ".join(log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-2:])
-        raise RuntimeFault(f"The profiled run {how}: {tail}")
+        *_, last = ["", *log.read_text(encoding="utf-8", errors="replace").strip().splitlines()]
+        raise UsageError(last) if code == UsageError.exit_code else RuntimeFault(f"The profiled run {how}: {last}")
     return json.loads((folder / "measured.json").read_text(encoding="utf-8"))
 
 

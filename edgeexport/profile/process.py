@@ -8,6 +8,7 @@ from pathlib import Path
 
 from edgeexport.artifact import open_artifact
 from edgeexport.checks.numerics import GoldenAnswers, case_calls
+from edgeexport.errors import EdgeExportError
 from edgeexport.profile import ETDUMP
 from edgeexport.profile.bundled import write_bundled
 from edgeexport.profile.events import read_events
@@ -46,4 +47,8 @@ def _call(program: Program, name: str, case: dict, calls: int) -> list[str | Non
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    try:
+        main(sys.argv[1], Path(sys.argv[2]))
+    except EdgeExportError as error:
+        print(error)
+        sys.exit(error.exit_code)
