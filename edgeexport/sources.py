@@ -32,8 +32,8 @@ DelegateNodes = Mapping[bytes, Sequence[tuple[str, int]]]
 """The nodes of each delegate, by the bytes that it became: their kind and debug handle."""
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
-_INFRASTRUCTURE = tuple(f"{Path(folder).resolve()}/" for package in (torch, executorch) for folder in package.__path__)
-"""Whose lines say nothing about a model: nn.Linear's own is the same for every linear map."""
+_INFRASTRUCTURE = ("torch/", *(f"{Path(folder).resolve()}/" for package in (torch, executorch) for folder in package.__path__))
+"""Whose lines say nothing about a model: nn.Linear's own is the same for every linear map. Nodes that PyTorch adds name a file as `torch/...`."""
 
 Source = tuple[str, str]
 
@@ -63,8 +63,12 @@ def _origins(module: GraphModule) -> Iterable[tuple[int, Origin]]:
 
 def _line(stack_trace: str) -> str | None:
     """The innermost line that is neither PyTorch's nor ExecuTorch's; None, where there is none."""
-    frames = [frame for frame in _FRAME.findall(stack_trace) if not str(Path(frame[0]).resolve()).startswith(_INFRASTRUCTURE)]
+    frames = [(file, number) for file, number in _FRAME.findall(stack_trace) if not _resolved(file).startswith(_INFRASTRUCTURE)]
     return f"{_relative(frames[-1][0])}:{frames[-1][1]}" if frames else None
+
+
+def _resolved(file: str) -> str:
+    return str(Path(file).resolve()) if Path(file).is_absolute() else file
 
 
 def _relative(file: str) -> str:

@@ -10,7 +10,8 @@ _NORM = "the pass decompose_layer_norm writes it with operators that XNNPACK has
 _PRODUCT = "make the weight a parameter of a Linear (AddmmToLinearTransform of executorch.backends.transforms): the portable kernel is up to 100 times slower"
 _MASK = "compute the mask before the model, or as float arithmetic that is added: XNNPACK has no booleans"
 _STATE = "none needed: it writes the state in place, as much as a call adds to it"
-_LAYOUT = "keep all sizes but one static where it stands (XNNPACK's reshape infers one), or move it out of the model"
+_LAYOUT = "write it as one reshape in which at most one size is dynamic (XNNPACK's reshape infers one)"
+_EXPAND = "let the next operator broadcast instead (XNNPACK has no expand), or expand before the model"
 _SIZE = "none needed: it computes a size or a view, not values"
 _INTEGER = "none needed on positions and other integers, which XNNPACK does not compute and which cost little; on floats, cure the reason"
 _SLICE = "slice with step 1 along a static dimension (the passes select_as_slice and split_as_slice do so for floats)"
@@ -29,7 +30,7 @@ FIXES = {
     "index_put": _STATE, "copy": _STATE, "slice_scatter": _STATE,
     "where": _MASK, "le": _MASK, "lt": _MASK, "ge": _MASK, "gt": _MASK, "eq": _MASK, "ne": _MASK,
     "logical_not": _MASK, "logical_and": _MASK, "any": _MASK, "scalar_tensor": _MASK, "full_like": _MASK,
-    "view_copy": _LAYOUT, "expand_copy": _LAYOUT, "repeat": _LAYOUT, "unsqueeze_copy": _LAYOUT, "permute_copy": _LAYOUT,
+    "view_copy": _LAYOUT, "unsqueeze_copy": _LAYOUT, "squeeze_copy": _LAYOUT, "expand_copy": _EXPAND, "repeat": _EXPAND,
     "slice_copy": _SLICE, "select_copy": _SLICE, "split_with_sizes_copy": _SLICE,
     "_to_copy": "keep integers and booleans out of the middle of the model: XNNPACK converts between floats only",
     "_to_dim_order_copy": "keep integers and booleans out of the middle of the model: XNNPACK converts between floats only",
