@@ -203,11 +203,14 @@ def test_operators_are_told_apart_by_kind_and_order():
 
 
 def test_what_no_line_asks_for_is_said():
-    sources = {"sources": [["a.py:1", "b"]], "methods": {"m": {"instructions": {"0": None, "2": 0}, "delegates": {"1": [["Concatenate2", None]]}}}}
+    sources = {"sources": [["a.py:1", "b"]], "methods": {"m": {"instructions": {"0": None, "2": 0}, "delegates": {"1": [["Concatenate2", None], ["Copy", None]]}}}}
     found = _method(ENTRY, _measured([call()], NAMES) | {"sizes": {}}, sources)
     lines = {o.operator: [(line.source, line.module) for line in o.lines] for o in found.operators}
     assert lines["aten::copy_.default"] == [(ADDED, "")] == lines["Copy (NC, X32)"] and lines["aten::index_put_.default"] == [("a.py:1", "b")]
     assert lines[BETWEEN] == lines["XnnpackBackend overhead"] == []
+    sources["methods"]["m"]["delegates"]["1"] = [["Add", 0]]
+    found = _method(ENTRY, _measured([call()], NAMES) | {"sizes": {}}, sources)
+    assert [(line.source, line.time_ms) for o in found.operators if o.operator.startswith("Copy") for line in o.lines] == [(NOT_ATTRIBUTED, 7)]
 
 
 def test_a_step_is_set_up_at_the_position_that_is_asked_for():
