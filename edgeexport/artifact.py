@@ -23,6 +23,8 @@ MANIFEST = "manifest.json"
 GOLDEN = "golden.safetensors"
 PROGRAMS = "programs.pt2"
 """The captured ExportedPrograms, in a server artifact."""
+SOURCES = "sources.json"
+"""Where each operator of a `.pte` comes from in the model's code; artifacts of earlier versions have none."""
 
 FORMAT = 1
 

@@ -122,13 +122,12 @@ def _emit(request: _Request, source: _Source, recipe: Recipe, passes: tuple, sta
         emitted = recipe.emit(programs, staging.folder / program)
     for name, content in source.files.items():
         (staging.folder / name).write_bytes(content)
-    files = [program, *source.files]
     if recipe.keeps_programs:
         from edgeexport.programs import save_programs
 
         with progress.step("keep the captured programs"):
             save_programs({name: captured.program for name, captured in source.captured.items()}, staging.folder / PROGRAMS)
-        files.append(PROGRAMS)
+    files = sorted(path.name for path in staging.folder.iterdir())
     found = request.model
     manifest = {
         "format": FORMAT,

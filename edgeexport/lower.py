@@ -21,6 +21,7 @@ from edgeexport.errors import LoweringError
 from edgeexport.guards import no_backend_guards
 from edgeexport.link import share_segments
 from edgeexport.rewrite import Pass
+from edgeexport.sources import DelegateNodes, origins, write_sources
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,8 @@ class EdgeRecipe:
     passes: tuple[Pass, ...]
     partitioner: Callable[[], ReasoningPartitioner]
     edge_passes: Callable[[], Sequence]
-    around: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext
+    around: Callable[[], contextlib.AbstractContextManager[DelegateNodes]] = lambda: contextlib.nullcontext({})
+    """What holds while a program is lowered; it gives the nodes of each delegate, where it knows them."""
 
     keeps_programs: ClassVar[bool] = False
     """Whether the artifact holds the captured ExportedPrograms too."""
@@ -73,10 +75,10 @@ class EdgeRecipe:
         """Lowering needs nothing of the machine."""
 
     def emit(self, programs: Mapping[str, ExportedProgram], path: Path) -> dict[str, Delegation]:
-        """Lower `programs`, write them to `path`, and say per method what was delegated. Raises LoweringError."""
+        """Lower `programs`, write them to `path`, with SOURCES beside it, and say per method what was delegated. Raises LoweringError."""
         partitioners = {name: self.partitioner() for name in programs}
         try:
-            with no_backend_guards(), self.around(), _without_collector():
+            with no_backend_guards(), self.around() as delegates, _without_collector():
                 edge = to_edge_transform_and_lower(
                     dict(programs),
                     partitioner={name: [p] for name, p in partitioners.items()},
@@ -86,12 +88,14 @@ class EdgeRecipe:
                 )
                 _check_bounds(edge, programs)
                 delegation = {name: _delegation(edge, name, partitioners[name].reasons) for name in programs}
+                known = origins(edge)
                 final = edge.to_executorch(_memory_settings())
         except (RuntimeError, AssertionError, ValueError, TypeError, KeyError) as error:
             raise LoweringError(f"{self.name} refused the program ({type(error).__name__}: {error}).") from error
         with open(path, "wb") as file:
             final.write_to_file(file)
         share_segments(path)
+        write_sources(path.parent, known, final, delegates)
         return delegation
 
 

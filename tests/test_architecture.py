@@ -13,12 +13,13 @@ PACKAGE = Path(edgeexport.__file__).parent
 ROWS = [
     {"__main__"},
     {"cli"},
-    {"build", "parity", "bench", "serve", "bundle", "report"},
+    {"build", "parity", "bench", "profile", "serve", "bundle", "report"},
     {"checks"},
     {"catalog"},
     {"models", "recipes"},
     {"pose"},
     {"lower", "compile_server", "segmentation", "video", "speech", "captions", "decoding", "segmentation_methods"},
+    {"sources"},
     {"capture", "passes", "runtime", "link", "forecast"},
     {"programs"},
     {"state"},
@@ -28,8 +29,8 @@ ROWS = [
     {"cpu_isa"},
     {"errors", "guards", "progress", "torchvision_ops"},
 ]
-FROM_THE_FILE_ALONE = {"runtime", "checks"}
-NEVER_THERE = {"capture", "lower", "passes", "rewrite", "recipes", "models", "build"}
+FROM_THE_FILE_ALONE = {"runtime", "checks", "profile"}
+NEVER_THERE = {"capture", "lower", "sources", "passes", "rewrite", "recipes", "models", "build"}
 
 
 def imports():

@@ -17,6 +17,7 @@ COMMANDS = {
     "build": "Build and check an artifact for a target.",
     "check": "Check an artifact from its files alone.",
     "run": "Run an artifact: real input to real output.",
+    "profile": "Show where the time of a .pte goes, and what is not delegated.",
     "parity": "Compare what artifacts of one model say, pair by pair.",
     "bench": "Measure latency and memory beside eager, torch.compile and others.",
     "bundle": "Write artifacts of one model into one archive.",

@@ -12,22 +12,27 @@ from executorch.backends.xnnpack.serialization import xnnpack_graph_schema as sc
 
 
 @contextlib.contextmanager
-def folded_transposes() -> Iterator[None]:
+def folded_transposes() -> Iterator[dict[bytes, list[tuple[str, int]]]]:
     """Within this, every XNNPACK delegate that is lowered goes through `fold_transposes` before it is serialized.
+
+    Gives the nodes of each delegate, by the bytes that it became: their kind and debug handle, in order.
 
     XNNPACK computes convolutions in NHWC; lowering puts a transpose before and after each, after all graph
     passes have run, so the graph is the only place where NCHW → NHWC can meet the NHWC → NCHW that a
     transformer has beside its convolution. ExecuTorch has no hook there: the serializer is wrapped while this lasts.
     """
     serialize = xnnpack_preprocess.serialize_xnnpack_binary
+    delegates: dict[bytes, list[tuple[str, int]]] = {}
 
     def folding(graph, constants):
         fold_transposes(graph)
-        return serialize(graph, constants)
+        content = serialize(graph, constants)
+        delegates[content] = [(type(n.xnode_union).__name__.removeprefix("XNN"), n.debug_handle) for n in graph.xnodes]
+        return content
 
     xnnpack_preprocess.serialize_xnnpack_binary = folding
     try:
-        yield
+        yield delegates
     finally:
         xnnpack_preprocess.serialize_xnnpack_binary = serialize
 

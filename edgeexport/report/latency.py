@@ -29,12 +29,12 @@ class Race:
 
 def races(bench: dict) -> list[Race]:
     """The rows of a bench file, drawn."""
-    return [_race(row) for row in bench["rows"]]
+    return [_race(row) for row in bench["rows"] if _measured(row)]
 
 
 def ratios(bench: dict) -> list[tuple[str, dict[str, str]]]:
     """For each row of a bench file what was timed, and the ratio to the baseline of each contender by name."""
-    return [(f"{_title(row)}: x {row['baseline']}", {c["name"]: ratio(c["ratio"]) for c in row["contenders"] if c["ratio"] is not None}) for row in bench["rows"]]
+    return [(f"{_title(row)}: x {row['baseline']}", {c["name"]: ratio(c["ratio"]) for c in row["contenders"] if c.get("ratio") is not None}) for row in bench["rows"]]
 
 
 def ratio(found: dict) -> str:
@@ -48,13 +48,21 @@ def _title(row: dict) -> str:
 
 def _race(row: dict) -> Race:
     title = _title(row)
-    contenders = row["contenders"]
+    contenders = _measured(row)
     axis = Axis(0.0, _axis_end(contenders))
     plot = Plot(ROW_PX * len(contenders) + 20, f"Latency of {title}: " + "; ".join(f"{c['name']} median {text.milliseconds(c['p50_ms'])} ms" for c in contenders))
     plot.grid(axis, 4, ROW_PX * len(contenders) + 2, [f"{tick:g} ms" if not index else f"{tick:g}" for index, tick in enumerate(axis.ticks())])
     for index, contender in enumerate(contenders):
         _strip(plot, axis, contender, ROW_PX * index, contender["name"] == row["baseline"])
-    return Race(title, row["baseline"], row["rounds"], tuple(contenders), plot.markup(), tuple(_notes(contenders, axis)))
+    return Race(title, row["baseline"], row["rounds"], tuple(contenders), plot.markup(), (*_errors(row), *_notes(contenders, axis)))
+
+
+def _measured(row: dict) -> list[dict]:
+    return [c for c in row["contenders"] if "error" not in c]
+
+
+def _errors(row: dict) -> list[str]:
+    return [f"{c['name']} was not measured: {c['error']}" for c in row["contenders"] if "error" in c]
 
 
 def _axis_end(contenders: Sequence[dict]) -> float:

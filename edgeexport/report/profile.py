@@ -14,6 +14,8 @@ SHOWN = 12
 
 ROW_PX = 34
 
+WHERE = {True: "in a delegate", False: "outside of delegates", None: "between the operators"}
+
 
 @dataclass(frozen=True)
 class MethodProfile:
@@ -38,7 +40,7 @@ def _method_profile(method: dict) -> MethodProfile:
     ordered = sorted(method["operators"], key=lambda operator: -operator["time_ms"])
     shown, rest = ordered[:SHOWN], ordered[SHOWN:]
     left_out = f"{text.count(len(rest), 'more operator')} with {text.milliseconds(sum(o['time_ms'] for o in rest))} ms together" if rest else ""
-    undelegated = tuple(o for o in ordered if not o["delegated"])
+    undelegated = tuple(o for o in ordered if o["delegated"] is False)
     return MethodProfile(title, method["total_ms"], method["accounted_ms"], tuple(shown), undelegated, left_out, _plot(title, shown))
 
 
@@ -48,7 +50,7 @@ def _plot(title: str, operators: list[dict]) -> Markup:
     plot = Plot(height + 20, f"Costliest operators of {title}: " + "; ".join(f"{o['operator']} {text.milliseconds(o['time_ms'])} ms" for o in operators[:5]))
     plot.grid(axis, 0, height + 2, [f"{tick:g} ms" if not index else f"{tick:g}" for index, tick in enumerate(axis.ticks())])
     for index, operator in enumerate(operators):
-        where = "in a delegate" if operator["delegated"] else "outside of delegates"
+        where = WHERE[operator["delegated"]]
         facts = f"{text.milliseconds(operator['time_ms'])} ms, {100 * operator['share']:.1f} %, {text.count(operator['calls'], 'call')}, {where}"
         plot.label(f"{operator['operator']}  {text.milliseconds(operator['time_ms'])} ms", 0, ROW_PX * index + 13, "name")
         plot.bar(0, axis.percent(operator["time_ms"]), ROW_PX * index + 18, 11, "bar ok" if operator["delegated"] else "bar outside", facts)

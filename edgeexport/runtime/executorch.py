@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgeexport.artifact import Artifact
@@ -17,13 +18,13 @@ _threads: int | None = None
 class Engine:
     """A loaded `.pte`. Its state, where it has one, is inside: one conversation at a time."""
 
-    def __init__(self, artifact: Artifact):
-        """Raises RuntimeFault when the file does not load."""
+    def __init__(self, artifact: Artifact, record_events: bool = False):
+        """With `record_events` every operator is timed, which makes calls slower. Raises RuntimeFault when the file does not load."""
         from executorch.runtime import Runtime
 
         _note_loaded()
         try:
-            self._program = Runtime.get().load_program(artifact.program_path)
+            self._program = Runtime.get().load_program(artifact.program_path, enable_etdump=record_events)
         except (RuntimeError, ValueError) as error:
             raise RuntimeFault(f"The runtime cannot load {artifact.program_path} ({error}).") from error
 
@@ -41,6 +42,17 @@ class Engine:
 
         runtime = Runtime.get()
         return frozenset(runtime.operator_registry.operator_names), frozenset(runtime.backend_registry.registered_backend_names)
+
+    def write_events(self, path: Path) -> None:
+        """Write what was recorded so far, as an ETDump."""
+        # The second file is for the values of tensors, which are not recorded: nothing is written to it.
+        self._program.write_etdump_result_to_file(str(path), str(path.with_suffix(".values")))
+
+    def threads(self) -> int:
+        """The threads that the runtime computes with."""
+        from executorch.extension.pybindings import portable_lib
+
+        return portable_lib._threadpool_get_thread_count()
 
     def new_state(self) -> None:
         """There is none to give: it is inside."""

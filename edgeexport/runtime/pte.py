@@ -20,6 +20,15 @@ class MethodFacts:
     planned_bytes: int
 
 
+def plain_name(operator: str) -> str:
+    """An operator's name without namespace, overload and the mark of an in-place form: what lowering's renamings leave of it.
+
+    `aten::index_put`, `aten::index_put_` and `aten::index_put.out` are one: index_put.
+    """
+    name = operator.rpartition("::")[2].partition(".")[0]
+    return name if name.endswith("__") else name.rstrip("_")
+
+
 def read_methods(path: Path) -> tuple[MethodFacts, ...]:
     """The methods of a `.pte`."""
     from executorch.exir._serialize._program import deserialize_pte_binary

@@ -1,0 +1,114 @@
+"""`edgeexport profile`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from edgeexport.cli import display
+from edgeexport.errors import ArtifactError, UsageError, foreign_errors
+
+SHOWN = 12
+"""Lines of source that are printed."""
+
+
+@click.command(name="profile")
+@click.argument("artifact", type=click.Path(path_type=Path))
+@click.option("--method", "methods", multiple=True, metavar="NAME", help="Profile this method only; may be given again.  [default: all]")
+@click.option("--size", "sizes", multiple=True, metavar="DIM=N", help="Size of a dynamic dimension.  [default: the least]")
+@click.option("--calls", type=click.IntRange(1), default=10, show_default=True, help="Recorded calls of each method; the quickest quarter counts.")
+@click.option("--threads", type=click.IntRange(1), help="Threads of the runtime.  [default: its own choice]")
+@click.option("--keep", type=click.Path(path_type=Path, file_okay=False), help="Folder for the ETDump and a bundled program (.bpte) with the recorded cases.")
+@click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write the profile to this file as well, as JSON.")
+@click.option("--force", is_flag=True, help="Replace files that are there.")
+def command(
+    artifact: Path, methods: tuple[str, ...], sizes: tuple[str, ...], calls: int, threads: int | None, keep: Path | None, json_file: Path | None, force: bool
+) -> None:
+    """Where the time of ARTIFACT goes, per operator and line of the model; what is not delegated, why, and what would fix it.
+
+    \b
+    Example:
+      edgeexport profile build/whisper-tiny.en/xnnpack-fp32 --method decode_step --threads 1
+    """
+    from edgeexport.profile import profile
+
+    if json_file is not None and json_file.exists() and not force:
+        raise ArtifactError(f"{json_file} is there already. Give --force to replace it, or another --json.")
+    with display.progress(quiet=False).step("record events"):
+        found = profile(artifact, methods, dict(_size(text) for text in sizes), calls, threads, keep, force)
+    if json_file is not None:
+        _write(json_file, found.to_json())
+    _print(found)
+    if keep is not None:
+        click.echo(f"\nKept in {keep}: the ETDump, and a bundled program with the recorded cases (without those that start from a state: such a case is one call).")
+
+
+def _size(text: str) -> tuple[str, int]:
+    name, _, size = text.partition("=")
+    if not size.isdigit():
+        raise UsageError(f"--size {text}: write DIM=N, for example batch=4.")
+    return name, int(size)
+
+
+def _write(file: Path, content: dict) -> None:
+    with foreign_errors(str(file)):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        partial = file.with_name(f".{file.name}.partial")
+        partial.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        partial.replace(file)
+
+
+def _print(found) -> None:
+    console = display.console()
+    for method in sorted(found.methods, key=lambda m: -_share(m)):
+        console.print(_sentence(method), soft_wrap=True, markup=False)
+    console.print(
+        f"\nMeans over the quickest quarter of {found.calls} calls, {found.threads} thread{'s' * (found.threads > 1)}, while every operator's events were recorded. "
+        "That takes time of its own: read the shares, and measure latency without it (scripts/bench).",
+        soft_wrap=True,
+    )
+    for method in found.methods:
+        console.print()
+        console.print(_operators_table(method))
+        if method.lines:
+            console.print(_lines_table(method))
+
+
+def _share(method) -> float:
+    return method.costliest_outside.share if method.costliest_outside else 0.0
+
+
+def _sentence(method) -> str:
+    from edgeexport.runtime.pte import plain_name
+
+    worst = method.costliest_outside
+    if worst is None:
+        return f"{method.method}: every operator is in a delegate."
+    calls = f"{worst.calls} call{'s' * (worst.calls > 1)}"
+    return f"{plain_name(worst.operator)}: {worst.share:.1%} of {method.method}, {calls}, not delegated because: {worst.reason}; fix: {worst.fix}."
+
+
+def _operators_table(method):
+    sizes = ", ".join(f"{name}={size}" for name, size in method.sizes.items())
+    least, most = method.range_ms
+    title = (
+        f"{method.method}{f' ({sizes})' if sizes else ''}: {method.total_ms:.2f} ms with events recorded (calls took {least:.2f} to {most:.2f} ms), "
+        f"{method.accounted_ms / method.total_ms:.1%} of it below"
+    )
+    table = display.table(title, "operator", "delegated", "calls", "ms", "share", "not delegated because", "fix")
+    for o in method.operators:
+        delegated = {True: "yes", False: "[yellow]no[/yellow]", None: ""}[o.delegated]
+        table.add_row(o.operator, delegated, "" if o.delegated is None else str(o.calls), f"{o.time_ms:.3f}", f"{o.share:.1%}", o.reason, o.fix)
+    return table
+
+
+def _lines_table(method):
+    table = display.table(f"{method.method}: lines of the model", "line", "module", "ms", "share")
+    for line in method.lines[:SHOWN]:
+        table.add_row(line.source, line.module, f"{line.time_ms:.3f}", f"{line.time_ms / method.total_ms:.1%}")
+    rest = sum(line.time_ms for line in method.lines[SHOWN:])
+    if rest:
+        table.add_row(f"{len(method.lines) - SHOWN} more", "", f"{rest:.3f}", f"{rest / method.total_ms:.1%}")
+    return table

@@ -1,0 +1,40 @@
+"""A `.bpte`: the program with the recorded cases and eager's answers in one file, which ExecuTorch's own tools run and verify."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from edgeexport.checks.numerics import GoldenAnswers, case_calls
+from edgeexport.errors import UsageError
+from edgeexport.runtime.program import Program
+
+LIMIT_BYTES = 2**31 - 2**24
+"""A flatbuffer's offsets are of 31 bits."""
+
+
+def write_bundled(program: Program, methods: Iterable[str], path: Path) -> None:
+    """Write the program with the cases of `methods` to `path`. Raises UsageError for more than fits.
+
+    A case that starts from a state is left out: a bundled case is one call.
+    """
+    from executorch.devtools.bundled_program.config import MethodTestCase, MethodTestSuite
+    from executorch.devtools.bundled_program.core import BundledProgram
+    from executorch.devtools.bundled_program.serialize import serialize_from_bundled_program_to_flatbuffer
+
+    golden = program.artifact.golden()
+    suites, size_bytes = [], program.artifact.program_path.stat().st_size
+    for name in methods:
+        method, cases = program[name], []
+        for case in program.cases(name):
+            if case["setup"] is not None:
+                continue
+            _, inputs = case_calls(case, program, method, GoldenAnswers(golden))
+            answers = [golden[f"{name}/{case['id']}/{output}"] for output in method.outputs]
+            size_bytes += sum(t.nbytes for t in (*inputs, *answers))
+            cases.append(MethodTestCase(list(inputs), answers))
+        if cases:
+            suites.append(MethodTestSuite(name, cases))
+    if size_bytes > LIMIT_BYTES:
+        raise UsageError(f"A bundled program holds at most {LIMIT_BYTES / 1e9:.1f} GB, this would be {size_bytes / 1e9:.1f} GB: choose fewer methods with --method.")
+    path.write_bytes(serialize_from_bundled_program_to_flatbuffer(BundledProgram(None, suites, pte_file_path=str(program.artifact.program_path))))
