@@ -7,7 +7,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from edgeexport.errors import UsageError
+from edgeexport.errors import UsageError, foreign_errors
 
 KINDS = ("bench", "profile", "findings")
 """Latency of contenders, time by operator, and what `edgeexport check --json` prints: each has KIND.schema.json."""
@@ -24,6 +24,22 @@ def read(path: str | Path, kind: str) -> dict[str, Any]:
         raise UsageError(f"{path} is not JSON ({error}).") from error
     validate(data, kind, path)
     return data
+
+
+def refuse_existing(path: Path | None, force: bool) -> None:
+    """Raises UsageError, before any work, when there is a file already and `force` was not given."""
+    if path is not None and path.exists() and not force:
+        raise UsageError(f"{path} is there already. Give --force to replace it, or another --out.")
+
+
+def write(path: Path, data: dict[str, Any], kind: str) -> None:
+    """Write a file of one of KINDS, held against its schema; whole or not at all."""
+    validate(data, kind, "what was measured")
+    with foreign_errors(str(path)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f".{path.name}.partial")
+        partial.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+        partial.replace(path)
 
 
 def validate(data: Any, kind: str, where: Path | str) -> None:

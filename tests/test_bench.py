@@ -110,4 +110,4 @@ def test_the_command_writes_what_it_prints_and_overwrites_nothing(toy_artifact, 
     again = CliRunner().invoke(cli, options)
     assert "exists" in str(again.exception) or "there already" in str(again.exception)
     wrong = CliRunner().invoke(cli, ["bench", str(toy_artifact.path), "--size", "batch=x"])
-    assert isinstance(wrong.exception, UsageError) and "batch=1,4" in str(wrong.exception)
+    assert isinstance(wrong.exception, UsageError) and "batch=4" in str(wrong.exception)

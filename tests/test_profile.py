@@ -110,7 +110,7 @@ def test_what_is_kept_is_for_other_tools(method, keep, artifact):
 def test_the_command_line_on_an_artifact_of_before(copy, tmp_path):
     path = copy(lambda manifest: manifest["files"].pop(SOURCES))
     (path / SOURCES).unlink()
-    command = [sys.executable, "-m", "edgeexport", "profile", path, "--method", "classify", "--calls", "2", "--json", tmp_path / "profile.json"]
+    command = [sys.executable, "-m", "edgeexport", "profile", path, "--method", "classify", "--calls", "2", "--out", tmp_path / "profile.json"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("flip: ") and "% of classify, 1 call, not delegated because: the partitioner has no rule" in done.stdout

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
-from edgeexport.cli import display
-from edgeexport.errors import ArtifactError, UsageError
+from edgeexport import measured
+from edgeexport.cli import display, options
 
 
 @click.command(name="bench")
@@ -32,27 +31,17 @@ def command(artifacts, against, baseline, threads, rounds, sizes, methods, runne
     """
     from edgeexport.bench import bench
 
-    if out is not None and out.exists() and not force:
-        raise ArtifactError(f"{out} is there already. Give --force to replace it, or another --out.")
+    measured.refuse_existing(out, force)
     found = bench(
         artifacts, against=[name for name in against.split(",") if name], baseline=baseline, threads=threads, rounds=rounds,
-        sizes=dict(map(_sizes, sizes)), methods=methods, runner=None if runner == "python" else runner, progress=display.progress(quiet=as_json),
+        sizes=options.sizes(sizes), methods=methods, runner=None if runner == "python" else runner, progress=display.progress(quiet=as_json),
     )  # fmt: skip
     if out is not None:
-        partial = out.with_name(f".{out.name}.partial")
-        partial.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-        partial.replace(out)
+        measured.write(out, found, "bench")
     if as_json:
         display.print_json(found)
     else:
         _print(found)
-
-
-def _sizes(text: str) -> tuple[str, list[int]]:
-    name, _, numbers = text.partition("=")
-    if not numbers or not all(number.isdigit() for number in numbers.split(",")):
-        raise UsageError(f"--size {text}: write DIM=N or DIM=N,N, for example batch=1,4.")
-    return name, [int(number) for number in numbers.split(",")]
 
 
 def _print(found: dict) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
-from edgeexport.cli import display
-from edgeexport.errors import ArtifactError, UsageError, foreign_errors
+from edgeexport import measured
+from edgeexport.cli import display, options
 
 SHOWN = 12
 """Lines of source that are printed."""
@@ -21,10 +20,11 @@ SHOWN = 12
 @click.option("--calls", type=click.IntRange(1), default=10, show_default=True, help="Recorded calls of each method; the quickest quarter counts.")
 @click.option("--threads", type=click.IntRange(1), help="Threads of the runtime.  [default: its own choice]")
 @click.option("--keep", type=click.Path(path_type=Path, file_okay=False), help="Folder for the ETDump and a bundled program (.bpte) with the recorded cases.")
-@click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write the profile to this file as well, as JSON.")
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write the profile to this JSON file, which `edgeexport report` reads.")
 @click.option("--force", is_flag=True, help="Replace files that are there.")
+@click.option("--json", "as_json", is_flag=True, help="Print the profile as JSON.")
 def command(
-    artifact: Path, methods: tuple[str, ...], sizes: tuple[str, ...], calls: int, threads: int | None, keep: Path | None, json_file: Path | None, force: bool
+    artifact: Path, methods: tuple[str, ...], sizes: tuple[str, ...], calls: int, threads: int | None, keep: Path | None, out: Path | None, force: bool, as_json: bool
 ) -> None:
     """Where the time of ARTIFACT goes, per operator and line of the model; what is not delegated, why, and what would fix it.
 
@@ -34,30 +34,17 @@ def command(
     """
     from edgeexport.profile import profile
 
-    if json_file is not None and json_file.exists() and not force:
-        raise ArtifactError(f"{json_file} is there already. Give --force to replace it, or another --json.")
-    with display.progress(quiet=False).step("record events"):
-        found = profile(artifact, methods, dict(_size(text) for text in sizes), calls, threads, keep, force)
-    if json_file is not None:
-        _write(json_file, found.to_json())
+    measured.refuse_existing(out, force)
+    with display.progress(quiet=as_json).step("record events"):
+        found = profile(artifact, methods, options.size(sizes), calls, threads, keep, force)
+    if out is not None:
+        measured.write(out, found.to_json(), "profile")
+    if as_json:
+        display.print_json(found.to_json())
+        return
     _print(found)
     if keep is not None:
         click.echo(f"\nKept in {keep}: the ETDump, and a bundled program with the recorded cases (without those that start from a state: such a case is one call).")
-
-
-def _size(text: str) -> tuple[str, int]:
-    name, _, size = text.partition("=")
-    if not size.isdigit():
-        raise UsageError(f"--size {text}: write DIM=N, for example batch=4.")
-    return name, int(size)
-
-
-def _write(file: Path, content: dict) -> None:
-    with foreign_errors(str(file)):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        partial = file.with_name(f".{file.name}.partial")
-        partial.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-        partial.replace(file)
 
 
 def _print(found) -> None:
@@ -66,7 +53,7 @@ def _print(found) -> None:
         console.print(_sentence(method), soft_wrap=True, markup=False)
     console.print(
         f"\nMeans over the quickest quarter of {found.calls} calls, {found.threads} thread{'s' * (found.threads > 1)}, while every operator's events were recorded. "
-        "That takes time of its own: read the shares, and measure latency without it (scripts/bench).",
+        "That takes time of its own: read the shares, and measure latency without it (edgeexport bench).",
         soft_wrap=True,
     )
     for method in found.methods:

@@ -140,7 +140,7 @@ def _chosen(artifact: Artifact, methods: Sequence[str], sizes: Mapping[str, int]
     if artifact.program_path.suffix != ".pte":
         raise UsageError(
             f"{artifact.name} is a server package ({artifact.program_path.name}): ExecuTorch's events are for a .pte. "
-            "Profile it with torch.profiler around program.call(...), or compare latency with scripts/bench."
+            "Profile it with torch.profiler around program.call(...), or compare latency with edgeexport bench."
         )
     for name in methods:
         if name not in artifact.methods:
