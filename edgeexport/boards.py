@@ -27,6 +27,7 @@ SCHEMA = _table(
         "runtime": _table({"target": {"enum": ["xnnpack", "aoti"]}, "backends": _TEXTS}),
         "budgets": _table({"file_bytes": _COUNT, "planned_memory_bytes": _COUNT}),
     },
+    reach=_table({"by": {"enum": ["ssh", "adb"]}}),
     emulation=_table({"cpu": _TEXT, "cpuinfo": _table(dict.fromkeys(("implementer", "architecture", "variant", "part", "revision"), _TEXT))}),
 )  # fmt: skip
 
@@ -56,6 +57,8 @@ class Board:
     file_limit_bytes: int
     planned_limit_bytes: int
     emulation: Emulation | None
+    reach: str
+    """`ssh` or `adb`; empty where the file does not say."""
 
 
 def names() -> list[str]:
@@ -92,6 +95,7 @@ def _read(path: Path) -> Board:
         path.stem, facts["summary"], facts["arch"], facts["cores"], facts["memory_bytes"], tuple(facts["isa"]), facts["libc"], tuple(facts["sources"]),
         facts["runtime"]["target"], tuple(facts["runtime"]["backends"]), facts["budgets"]["file_bytes"], facts["budgets"]["planned_memory_bytes"],
         emulation and Emulation(emulation["cpu"], _cpuinfo(facts["cores"], facts["isa"], emulation["cpuinfo"])),
+        facts.get("reach", {}).get("by", ""),
     )  # fmt: skip
 
 

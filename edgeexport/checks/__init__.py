@@ -38,13 +38,13 @@ CHECKS = {
 def run_checks(artifact: Artifact, runtime: str | None = None, board: str = "") -> tuple[list[Finding], int]:
     """Every check on `artifact`, in a child process, with `runtime` and `board` as `open_program` takes them; the findings, and the child's peak resident bytes.
 
-    Raises UsageError for a runtime that does not run this kind of program, or cannot be built here.
+    Raises UsageError for a runtime that does not run this kind of program, cannot be built here, or a device that cannot be reached.
     """
-    runtime = ready(artifact, runtime)
+    found = ready(artifact, runtime)
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "findings.jsonl"
         log = Path(folder) / "log"
-        command = [sys.executable, "-m", "edgeexport.checks.process", str(artifact.path), str(report), runtime, board]
+        command = [sys.executable, "-m", "edgeexport.checks.process", str(artifact.path), str(report), str(found), board]
         with open(log, "wb") as stream:
             child = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
             try:
