@@ -213,27 +213,28 @@ class Device:
         sums = {name: _sha256(path) for name, path in sorted(files.items())}
         size_bytes = sum(path.stat().st_size for path in files.values())
         folder = f"{self.root}/{hashlib.sha256(repr(sums).encode()).hexdigest()}"
-        if self._sums(folder, size_bytes) == sums:
+        first = next(iter(files))
+        if self._sums(folder, first, size_bytes) == sums:
             return folder
         partial = f"{folder}.partial-{secrets.token_hex(4)}"
         try:
-            self.transport.run(f"mkdir {quote(partial)}", f"make the folder {partial}")
+            self.transport.run(f"mkdir {quote(partial)}", f"make a folder for {first}")
             for name, path in files.items():
                 self.transport.push(path, f"{partial}/{name}")
-            if self._sums(partial, size_bytes) != sums:
+            if self._sums(partial, first, size_bytes) != sums:
                 raise RuntimeFault(f"What {self.transport.url} holds after the transfer of {', '.join(files)} is not what was sent.")
-            place = f"chmod 755 {quote(partial)}/* && rm -rf {quote(folder)} && mv {quote(partial)} {quote(folder)}"
-            self.transport.run(place, f"put {', '.join(files)} in place")
+            script = f"chmod 755 {quote(partial)}/* && rm -rf {quote(folder)} && mv {quote(partial)} {quote(folder)}"
+            self.transport.run(script, f"put {first} in its place")
         except BaseException:
             with contextlib.suppress(RuntimeFault):  # the device may be gone; what is left there is removed by a later session
                 self.transport.remove(partial)
             raise
         return folder
 
-    def _sums(self, folder: str, size_bytes: int) -> dict[str, str]:
-        """The sha256 of each file in a folder on the device; none when there is no such folder."""
+    def _sums(self, folder: str, first: str, size_bytes: int) -> dict[str, str]:
+        """The sha256 of each file in a folder on the device (`first` is one of them); none when there is no such folder."""
         script = f"cd {quote(folder)} 2>/dev/null || exit 0; sha256sum -- *"
-        lines = (line.split(maxsplit=1) for line in self.transport.run(script, f"read {folder}", size_bytes).splitlines())
+        lines = (line.split(maxsplit=1) for line in self.transport.run(script, f"verify {first}", size_bytes).splitlines())
         return {name: digest for digest, name in lines}
 
 
