@@ -144,7 +144,8 @@ class Runner {
     if (!etdump_path_.empty()) tracer = std::make_unique<executorch::etdump::ETDumpGen>();
     tracer_ = tracer.get();
     const auto start = std::chrono::steady_clock::now();
-    module_ = std::make_unique<Module>(command.at("program").get<std::string>(), mode, std::move(tracer));
+    // The last argument: methods share their planned memory, in which a program's state (a key-value cache) is; by default each has its own.
+    module_ = std::make_unique<Module>(command.at("program").get<std::string>(), mode, std::move(tracer), nullptr, nullptr, true);
     require(module_->load(executorch::runtime::Program::Verification::Minimal), "load");
     return {{"load_ms", milliseconds_since(start)}};
   }
