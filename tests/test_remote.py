@@ -21,6 +21,7 @@ import torch
 
 import edgeexport
 from edgeexport import boards
+from edgeexport.cli.check import command
 from edgeexport.errors import RuntimeFault, UsageError
 from edgeexport.runtime import native, remote, runner
 from edgeexport.runtime.program import Runtime
@@ -135,9 +136,13 @@ def test_every_check_passes_over_ssh_and_a_second_run_sends_only_tensors(server,
     first, kept = server.pushed(), server.there
     assert CONSTANT <= set(first) and len([name for name in first if name in CONSTANT]) == len(CONSTANT), "each once, by the parent or the child"
     assert len(kept) == 2 and all(len(name) == 64 for name in kept), "no session is left"
-    assert check(toy_artifact, "--board", here, "--at", server.url).returncode == 0
-    again = server.pushed()
-    assert again and set(again) == {"in0"} and server.there == kept
+    native.make_ready(toy_artifact, here, server.url)
+    assert server.pushed() == [] and server.there == kept
+    program = edgeexport.open(toy_artifact.path, runtime=f"native@{here}={server.url}")
+    assert program["classify"](torch.zeros(2, 3, 16, 16))[0].shape == (2, 8) and not program.emulated
+    assert server.pushed() == ["in0"]
+    program.engine.close()
+    assert server.there == kept
 
 
 @needs_ssh
@@ -153,7 +158,9 @@ def test_a_session_gives_times_and_ends_without_a_trace(server, here, toy_artifa
     maps = Path(f"/proc/{runner_pid(server)}/maps").read_text()
     assert str(server.cache) in maps and "site-packages/executorch" not in maps, "the libraries that were sent are those that run"
     assert len([name for name in server.there if name.startswith("session-")]) == 1
-    del engine
+    engine.close()
+    with pytest.raises(RuntimeFault, match="was ended before 'describe'"):
+        engine.describe()
     assert all(len(name) == 64 for name in server.there)
 
 
@@ -249,8 +256,8 @@ def test_why_a_device_cannot_be_reached(server, here, toy_artifact):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         unused = f"ssh://127.0.0.1:{free.getsockname()[1]}"
-    done = check(toy_artifact, "--board", here, "--at", unused)
-    assert done.returncode == 2 and "no SSH server listens there" in done.stderr and "Traceback" not in done.stderr
+    with pytest.raises(UsageError, match="no SSH server listens there"):
+        native.make_ready(toy_artifact, here, unused)
     server.use_key("stranger")
     done = check(toy_artifact, "--board", here, "--at", server.url)
     assert done.returncode == 2 and "it takes no key of yours" in done.stderr and "Traceback" not in done.stderr
@@ -344,7 +351,7 @@ def test_no_room_on_the_device(phone, android, tmp_path):
     device = remote.Device(boards.board(android), "adb:")
     (tmp_path / "full").touch()
     (tmp_path / "model.pte").write_bytes(b"x")
-    with pytest.raises(RuntimeFault, match=r"no room on adb://R58M1 to take model.pte .*No space left.*checked there before are in /data/local/tmp"):
+    with pytest.raises(RuntimeFault, match=r"no room on adb://R58M1 to take model.pte .*No space left.*checked there before are in .*/edgeexport\."):
         device.keep({"model.pte": tmp_path / "model.pte"})
     assert list((phone / "phone" / "edgeexport").iterdir()) == []
     device.transport._serial = "gone"
@@ -394,8 +401,8 @@ def test_wrong_use(toy_artifact, tmp_path, monkeypatch):
         (["--at", "adb:"], "--at needs the --board"), (["--at", "adb:", "--emulate", "--board", "raspberry_pi_5"], "cannot both be"),
         (["--at", "", "--board", "raspberry_pi_5"], "is no address of a device"), (["--at", "pi@raspberrypi", "--board", "raspberry_pi_5"], "Write ssh://USER@HOST"),
     ):  # fmt: skip
-        done = check(toy_artifact, *options)
-        assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
+        with pytest.raises(UsageError, match=said):
+            command.main([str(toy_artifact.path), *options], standalone_mode=False)
     for url in ("ssh://", "ssh://-oProxyCommand=x", "ssh://a:b@c", "ssh://pi/x", "ssh://pi:99999", "adb://-x", "adb:a b", "telnet://x", "ssh"):
         with pytest.raises(UsageError, match="is no address"):
             remote.kind_of(url)

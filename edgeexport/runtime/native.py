@@ -79,6 +79,10 @@ class Engine:
     def new_state(self) -> None:
         """There is none to give: it is inside."""
 
+    def close(self) -> None:
+        """End the runner, and remove its files: now, rather than when nothing refers to this any more."""
+        self._session.close()
+
 
 class Here:
     """This machine as the place where a runner runs: a process, its tensors in a temporary folder."""
@@ -172,6 +176,10 @@ class Session:
             raise RuntimeFault(f"The native runner: {answer['stage']}: {answer['error']} (code {answer['code']}){self._last_words()}")
         return answer
 
+    def close(self) -> None:
+        """End the runner, and remove the session's files."""
+        self._end()
+
     def _line(self, command: dict[str, Any]) -> str:
         import selectors
 
@@ -179,7 +187,7 @@ class Session:
             waiting.register(self._process.stdout, selectors.EVENT_READ)
             if not waiting.select(TIME_LIMIT_S):
                 self._process.kill()
-                self._end()
+                self.close()
                 raise RuntimeFault(f"The native runner did not answer '{command['do']}' within {TIME_LIMIT_S:g} s, and was ended.")
         return self._process.stdout.readline()
 

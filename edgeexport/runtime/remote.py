@@ -32,7 +32,7 @@ KINDS = ("ssh", "adb")
 
 
 class Transport:
-    """A way to a device: shell commands that run there, and files. Subclasses say how; `root` is their folder there, as shell text."""
+    """A way to a device: shell commands that run there, and files. Subclasses say how; `root` is their folder there, as text for its shell."""
 
     url: str
     root: str
@@ -189,7 +189,7 @@ class Device:
     def __init__(self, board: Board, url: str):
         """Connects. Raises UsageError: it does not answer, or is another."""
         self.transport = Ssh(url) if kind_of(url) == "ssh" else Adb(url)
-        self.root = self._verify(board)
+        self.root = self.transport.root = self._verify(board)
 
     def _verify(self, board: Board) -> str:
         """The folder on the device, made if it is not there and rid of what was cut off days ago."""
@@ -254,12 +254,16 @@ class There:
         self.scratch = Path(self._home.name)
 
     def command(self, options: Sequence[str]) -> list[str]:
-        """What starts the runner there. Its shell removes the session's folder when the runner ends; the runner ends with its input, so with the connection."""
-        folder, runner = quote(self._folder), quote(self._runner)
+        """What starts the runner there, in a shell that makes the session's folder, and removes it when the runner ends.
+
+        The runner ends with its input, so with the connection; the shell writes down its own number, to be ended by `close`.
+        """
+        runner = quote(self._runner)
         script = f"""
-            mkdir {folder} && echo $$ > {folder}/pid || exit
+            folder={quote(self._folder)}
+            mkdir "$folder" && echo $$ > "$folder/pid" || exit
             runner=
-            trap '[ -z "$runner" ] || kill -9 $runner; rm -rf {folder}' EXIT
+            trap '[ -z "$runner" ] || kill -9 $runner; rm -rf "$folder"' EXIT
             trap 'exit 1' HUP INT TERM
             exec 3<&0  # what runs in the background gets no input unless it is given one
             LD_LIBRARY_PATH={runner} {runner}/{NAME} {" ".join(map(quote, options))} <&3 3<&- &
@@ -280,7 +284,7 @@ class There:
         return f"{self._folder}/{name}"
 
     def write(self, name: str, content: bytes) -> str:
-        """A file of the session, for the runner to read. Raises RuntimeFault."""
+        """A file of the session, for the runner to read; once it has answered, the folder is there. Raises RuntimeFault."""
         (self.scratch / name).write_bytes(content)
         self._transport.push(self.scratch / name, self.path(name))
         return self.path(name)
