@@ -33,6 +33,7 @@ SCHEMA = _table(
         "runtime": _table({"targets": {**_TEXTS, "minItems": 1}, "backends": _TEXTS}, cpu_isa=_TEXT),
         "budgets": _table({"file_bytes": _COUNT, "planned_memory_bytes": _COUNT}),
     },
+    reach=_table({"by": {"enum": ["ssh", "adb"]}}),
     emulation=_table({"cpu": _TEXT, "cpuinfo": _table(dict.fromkeys(("implementer", "architecture", "variant", "part", "revision"), _TEXT))}),
 )  # fmt: skip
 
@@ -63,6 +64,8 @@ class Board:
     file_limit_bytes: int
     planned_limit_bytes: int
     emulation: Emulation | None
+    reach: str
+    """`ssh` or `adb`; empty where the file does not say."""
 
     @property
     def peak_limit_bytes(self) -> int:
@@ -116,6 +119,7 @@ def _read(path: Path) -> Board:
         path.stem, facts["summary"], facts["arch"], facts["cores"], facts["memory_bytes"], tuple(facts["isa"]), facts["libc"], tuple(facts["sources"]),
         tuple(facts["runtime"]["targets"]), tuple(facts["runtime"]["backends"]), facts["runtime"].get("cpu_isa"), facts["budgets"]["file_bytes"], facts["budgets"]["planned_memory_bytes"],
         emulation and Emulation(emulation["cpu"], _cpuinfo(facts["cores"], facts["isa"], emulation["cpuinfo"])),
+        facts.get("reach", {}).get("by", ""),
     )  # fmt: skip
 
 

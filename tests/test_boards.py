@@ -50,6 +50,7 @@ def own(tmp_path):
         ("planned_memory_bytes = 500_000_000", 'planned_memory_bytes = "500 MB"', r"mine.toml, line \d+: '500 MB' is not of type 'integer'"),
         ("[budgets]", "[budgets]\nlatency = 5", r"mine.toml, line 17: .*'latency' was unexpected"),
         ("cores = 4", "cores = ", r"mine.toml is not TOML: .*line 3"),
+        ('by = "ssh"', 'by = "usb"', r"mine.toml, line \d+: 'usb' is not one of \['ssh', 'adb'\]"),
         ('arch = "aarch64"', 'arch = "arm64"', r"mine.toml, line 2: 'arm64' is not one of"),
     ],
 )

@@ -39,7 +39,9 @@ def test_every_check_passes_and_the_runners_are_compared(toy_artifact):
 def test_state_is_kept_between_calls(text_both):
     ours, theirs = (edgeexport.open(text_both[0].path, runtime=runtime) for runtime in ("native", None))
     sound = ours["encode"](torch.randn(1, 256, 32, generator=torch.Generator().manual_seed(1)))
-    for place, token in enumerate((3, 1, 4, 1, 5)):
+    prompt = torch.tensor([[2, 7, 1]]), torch.tensor([0]), *sound
+    torch.testing.assert_close(ours["prefill"](*prompt), theirs["prefill"](*prompt), atol=1e-5, rtol=0)
+    for place, token in enumerate((3, 1, 4, 1, 5), start=3):  # what prefill wrote, decode_step reads
         step = torch.tensor([[token]]), torch.tensor([place]), *sound
         torch.testing.assert_close(ours["decode_step"](*step), theirs["decode_step"](*step), atol=1e-5, rtol=0)
 

@@ -90,7 +90,7 @@ def _request(artifacts, against, baseline, rounds, sizes, methods, runner) -> di
     _refuse_sizes({name: entries[name] for name in chosen}, sizes)
     runners = [ready(artifact, runner if artifact.program_path.suffix == ".pte" else None) for artifact in artifacts]
     return {
-        "artifacts": [{"name": n, "path": str(a.path), "runner": r} for n, a, r in zip(names, artifacts, runners)],
+        "artifacts": [{"name": n, "path": str(a.path), "runner": str(r)} for n, a, r in zip(names, artifacts, runners)],
         "against": list(against), "baseline": baseline, "rounds": rounds, "methods": chosen, "sizes": {d: list(s) for d, s in sizes.items()},
     }  # fmt: skip
 

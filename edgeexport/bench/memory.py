@@ -30,13 +30,13 @@ def main(request: dict[str, Any], stage: Path) -> dict[str, Any]:
     before = _resident()
     Path("/proc/self/clear_refs").write_text("5")  # the peak so far was Python's: it starts again here
     method.load()
-    probe = program.engine.memory if program.runtime.startswith("native") else _resident
+    probe = program.engine.memory if program.runtime.module == "native" else _resident
     loaded = probe()
     for _ in range(CALLS):
         method(*inputs)
     steady = probe()
     return {
-        "artifact": request["name"], "method": method.name, "sizes": sizes, "runner": program.runtime, "rss_before_bytes": before["rss_bytes"],
+        "artifact": request["name"], "method": method.name, "sizes": sizes, "runner": str(program.runtime), "rss_before_bytes": before["rss_bytes"],
         "rss_loaded_bytes": loaded["rss_bytes"], "rss_steady_bytes": steady["rss_bytes"], "peak_rss_bytes": steady["peak_rss_bytes"],
         "planned_bytes": entry["planned_memory_bytes"],
     }  # fmt: skip

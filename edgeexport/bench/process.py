@@ -112,7 +112,7 @@ def _loaded(program: Program, case: Case):
     """A method of an artifact; in a runner of its own it is timed there."""
     method = program[case.method.name]
     method.load()
-    if program.runtime.startswith("native"):
+    if program.runtime.module == "native":
         method.validate(case.inputs)
         return _TimedElsewhere(lambda: program.engine.call(method.name, case.inputs))
     return lambda: method(*case.inputs)

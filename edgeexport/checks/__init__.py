@@ -42,16 +42,17 @@ CHECKS = {
 def run_checks(artifact: Artifact, runtime: str | None = None, board: str = "", methods: Sequence[str] = ()) -> tuple[list[Finding], int]:
     """Every check on `artifact`, in a child process, with `runtime`, `board` and `methods` as `open_program` takes them; the findings, and the child's peak resident bytes.
 
-    Raises UsageError for a runtime that does not run this kind of program, or cannot be built here, and for a method that is not there.
+    Raises UsageError for a runtime that does not run this kind of program, cannot be built here, or a device that cannot be reached, and for a
+    method that is not there.
     """
     for name in methods:
         if name not in artifact.methods:
             raise UnknownName("method", name, artifact.methods)
-    runtime = ready(artifact, runtime)
+    found = ready(artifact, runtime)
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "findings.jsonl"
         log = Path(folder) / "log"
-        command = [sys.executable, "-m", "edgeexport.checks.process", str(artifact.path), str(report), runtime, board, ",".join(methods)]
+        command = [sys.executable, "-m", "edgeexport.checks.process", str(artifact.path), str(report), str(found), board, ",".join(methods)]
         with open(log, "wb") as stream:
             child = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
             try:

@@ -16,14 +16,14 @@ BELOW_FORECAST = 0.4
 
 
 def check(program: Program) -> Iterator[Finding]:
-    """One finding a method: the growth of a runner of its own, at the greatest case; nothing in Python or an emulator, whose memory is theirs."""
-    if program.runtime != "native":
+    """One finding a method: the growth of a runner of its own, at the greatest case; nothing in Python or an emulator, whose memory would count."""
+    if program.runtime.module != "native" or program.emulated:
         return
     golden = GoldenAnswers(program.artifact.golden())
     for name, entry in program.artifact.methods.items():
         if name not in program.methods or not entry.get("forecast"):  # artifacts of earlier versions have none
             continue
-        alone = Program(program.artifact, runtime=program.runtime)
+        alone = Program(program.artifact, runtime=str(program.runtime))
         before = alone.engine.memory()["rss_bytes"]
         alone[name](*case_calls(entry["cases"][-1], alone, alone[name], golden)[1])
         taken = alone.engine.memory()["peak_rss_bytes"] - before

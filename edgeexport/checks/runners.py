@@ -10,17 +10,17 @@ from edgeexport.method import Finding
 from edgeexport.runtime.program import Program
 
 MAX_ABS_RELATIVE = {False: 1e-6, True: 1e-4}
-"""By whether a board is emulated. On this machine both are the same libraries on the same CPU (the number of threads may change the order of a
+"""By whether a board runs it. On this machine both are the same libraries on the same CPU (the number of threads may change the order of a
 sum); another CPU has other kernels, and may differ as much as a model's tolerance allows against eager."""
 
 
 def check(program: Program) -> Iterator[Finding]:
     """One finding a method, for its least and its greatest case; nothing when the program does not run in the native runner."""
-    if not program.runtime.startswith("native"):
+    if program.runtime.module != "native":
         return
     other = Program(program.artifact)
     golden = GoldenAnswers(program.artifact.golden())
-    limit = MAX_ABS_RELATIVE[program.emulated]
+    limit = MAX_ABS_RELATIVE[bool(program.runtime.board)]
     for name in program.methods:
         worst, label = 0.0, ""
         cases = program.cases(name)
@@ -31,7 +31,7 @@ def check(program: Program) -> Iterator[Finding]:
                 worst, label = error, f" ({case_label(case)})"
         yield Finding(
             "runners", name, worst <= limit, f"{program.runtime} and Python differ by {worst:.1e} x range{label}", f"<= {limit:.0e} x range",
-            "" if worst <= limit else "The same file gives another answer without Python.", {"max_abs_relative": worst, "runtime": program.runtime},
+            "" if worst <= limit else "The same file gives another answer without Python.", {"max_abs_relative": worst, "runtime": str(program.runtime)},
         )  # fmt: skip
 
 

@@ -15,9 +15,10 @@ from edgeexport.errors import CheckFailed, UsageError
 @click.option("--runner", type=click.Choice(["python", "native"]), default="python", show_default=True, help="What runs the program: native is the C++ runtime of an app, without Python.")
 @click.option("--board", metavar="NAME", help="Also: does it fit this board? A name of `boards/`, or the path of a TOML file of your own.")
 @click.option("--emulate", is_flag=True, help="Run it on the board's CPU, emulated by qemu: the least case of each method.")
+@click.option("--at", metavar="URL", help="Run it on the board itself: ssh://USER@HOST[:PORT], adb://SERIAL, or adb: for the only Android device.")
 @click.option("--method", "methods", multiple=True, metavar="NAME", help="Run only this method; may be given again.  [default: all]")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
-def command(artifact: Path, runner: str, board: str | None, emulate: bool, methods: tuple[str, ...], as_json: bool) -> None:
+def command(artifact: Path, runner: str, board: str | None, emulate: bool, at: str | None, methods: tuple[str, ...], as_json: bool) -> None:
     """Check ARTIFACT from its files alone: hashes, loading, numerics, bounds, memory, delegation.
 
     \b
@@ -25,16 +26,23 @@ def command(artifact: Path, runner: str, board: str | None, emulate: bool, metho
       edgeexport check build/sam2/xnnpack-fp32
       edgeexport check build/sam2/xnnpack-fp32 --runner native
       edgeexport check build/sam2/xnnpack-fp32 --board raspberry_pi_5 --emulate
+      edgeexport check build/sam2/xnnpack-fp32 --board raspberry_pi_5 --at ssh://pi@raspberrypi.local
     """
     from edgeexport import boards
     from edgeexport.artifact import open_artifacts
     from edgeexport.checks import run_checks, to_json
+    from edgeexport.runtime.program import Runtime
+    from edgeexport.runtime.remote import kind_of
 
-    if emulate and board is None:
-        raise UsageError("--emulate needs a --board to emulate.")
+    if board is None and (emulate or at is not None):
+        raise UsageError("--emulate needs a --board to emulate." if emulate else "--at needs the --board that is there.")
+    if emulate and at is not None:
+        raise UsageError("--emulate and --at cannot both be: a board is emulated here, or it is there.")
+    if at is not None:
+        kind_of(at)
     if board is not None:
         boards.board(board)
-    runtime = f"native@{board}" if emulate else {"python": None}.get(runner, runner)
+    runtime = str(Runtime("native", board, at or "")) if emulate or at else {"python": None}.get(runner, runner)
     findings = []
     for opened in open_artifacts(artifact):
         with display.progress(quiet=as_json).step(f"check the files of {opened.side}"):

@@ -150,7 +150,7 @@ class Runner {
     if (!etdump_path_.empty()) tracer = std::make_unique<executorch::etdump::ETDumpGen>();
     tracer_ = tracer.get();
     const auto start = std::chrono::steady_clock::now();
-    // Arenas shared by the methods: without it each has a state of its own, and decode_step never sees what prefill wrote.
+    // Arenas shared by the methods: by default each has its own state (a key-value cache), and decode_step never sees what prefill wrote.
     module_ = std::make_unique<Module>(command.at("program").get<std::string>(), mode, std::move(tracer), nullptr, nullptr, /*share_memory_arenas=*/true);
     require(module_->load(executorch::runtime::Program::Verification::Minimal), "load");
     return {{"load_ms", milliseconds_since(start)}};

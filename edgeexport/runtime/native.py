@@ -1,10 +1,12 @@
 """Runs a `.pte` with the native runner: the C++ runtime that an app links, in a process of its own, without Python.
 
-Commands go to the runner as JSON lines, tensors as raw files. `native@BOARD` is the same runner on an emulated board.
+Commands go to the runner as JSON lines, tensors as raw files. `native@BOARD` is the same runner on an emulated board, `native@BOARD=URL` on the
+board itself. Where it runs is a place: `Here`, or `remote.There`, with the same methods.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -12,16 +14,23 @@ import tempfile
 import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from edgeexport.artifact import Artifact
+from edgeexport.boards import board as board_of
 from edgeexport.errors import RuntimeFault
 from edgeexport.runtime.runner import runner_command
 
+if TYPE_CHECKING:
+    from edgeexport.runtime.remote import There
+
 TIME_LIMIT_S = 600.0
 """How long one command may take."""
+
+GRACE_S = 5.0
+"""How long a runner may take to end when its input has ended."""
 
 _COUNTED = "instructions "
 
@@ -31,12 +40,13 @@ _threads: int | None = None
 class Engine:
     """A `.pte` in a runner of its own. Its state, where it has one, is inside: one conversation at a time."""
 
-    def __init__(self, artifact: Artifact, board: str = "", runner: Sequence[str | Path] | None = None):
-        """On this machine, or on the emulated `board`; `runner` is the command to start instead. Raises UsageError, RuntimeFault."""
-        self._session = Session(runner or runner_command(board), 1 if board else _threads)  # instructions are counted in one thread
-        self._session.ask({"do": "load", "program": str(artifact.program_path.resolve())})
+    def __init__(self, artifact: Artifact, board: str = "", at: str = "", runner: Sequence[str | Path] | None = None):
+        """On this machine, on the emulated `board`, or on the board `at` an address; `runner` is the command to start instead. Raises UsageError, RuntimeFault."""
+        self._place = Here(runner) if runner else place_of(board, at)
+        self._session = Session(self._place, 1 if board and not at else _threads)  # an emulator counts instructions in one thread
+        self._session.ask({"do": "load", "program": self._place.program(artifact.program_path.resolve())})
+        self._called: list[str] = []
         self._entries = artifact.methods
-        self._calls = 0
 
     def method(self, name: str) -> Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]:
         """A method, loaded. Raises RuntimeFault."""
@@ -45,21 +55,19 @@ class Engine:
 
     def call(self, name: str, tensors: Sequence[torch.Tensor], warmup: int = 0, repeat: int = 1) -> tuple[list[torch.Tensor], list[float]]:
         """The outputs, and the latency of each of `repeat` calls in ms. Raises RuntimeFault."""
-        self._calls += 1
-        folder = self._session.folder
         inputs = []
         for number, tensor in enumerate(tensors):
-            file = folder / f"in{number}"
-            file.write_bytes(tensor.contiguous().flatten().view(torch.uint8).numpy().tobytes())
-            inputs.append({"file": str(file), "dtype": str(tensor.dtype).removeprefix("torch."), "shape": list(tensor.shape)})
+            file = self._place.write(f"in{number}", tensor.contiguous().flatten().view(torch.uint8).numpy().tobytes())
+            inputs.append({"file": file, "dtype": str(tensor.dtype).removeprefix("torch."), "shape": list(tensor.shape)})
         answer = self._session.ask(
-            {"do": "call", "method": name, "inputs": inputs, "outputs": str(folder / "out"), "warmup": warmup, "repeat": repeat}
+            {"do": "call", "method": name, "inputs": inputs, "outputs": self._place.path("out"), "warmup": warmup, "repeat": repeat}
         )  # fmt: skip
-        return [_tensor(output) for output in answer["outputs"]], answer["latency_ms"]
+        self._called += [name] * (warmup + repeat)
+        return [_tensor(output, self._place.read(output["file"])) for output in answer["outputs"]], answer["latency_ms"]
 
-    def instructions(self) -> list[dict[str, int]]:
-        """Instructions of each call so far, all and by kind, as the emulator counted them; nothing on a real CPU."""
-        return self._session.instructions()
+    def instructions(self, name: str) -> list[dict[str, int]]:
+        """Instructions of each call of a method so far, all and by kind, as the emulator counted them; nothing on a real CPU."""
+        return [counted for called, counted in zip(self._called, self._session.instructions()) if called == name]
 
     def describe(self) -> dict[str, Any]:
         """The operators and backends that the runtime has, and its threads."""
@@ -77,25 +85,87 @@ class Engine:
     def new_state(self) -> None:
         """There is none to give: it is inside."""
 
+    def close(self) -> None:
+        """End the runner, and remove its files: now, rather than when nothing refers to this any more."""
+        self._session.close()
+
+
+class Here:
+    """This machine as the place where a runner runs: a process, its tensors in a temporary folder."""
+
+    def __init__(self, runner: Sequence[str | Path]):
+        """`runner` is the command that starts it."""
+        self._runner = [*map(str, runner)]
+        self._home = tempfile.TemporaryDirectory(prefix="edgeexport-runner-")
+        self.scratch = Path(self._home.name)
+
+    def command(self, options: Sequence[str]) -> list[str]:
+        """What starts the runner."""
+        return [*self._runner, *options]
+
+    def program(self, path: Path) -> str:
+        """Where the runner finds a program: where it is."""
+        return str(path)
+
+    def path(self, name: str) -> str:
+        """Where the runner is to write a file of the session."""
+        return str(self.scratch / name)
+
+    def write(self, name: str, content: bytes) -> str:
+        """A file of the session, for the runner to read."""
+        (self.scratch / name).write_bytes(content)
+        return self.path(name)
+
+    def read(self, path: str) -> bytes:
+        """A file of the session that the runner wrote."""
+        return Path(path).read_bytes()
+
+    def lost(self) -> str:
+        """There is no connection to lose."""
+        return ""
+
+    def close(self) -> None:
+        """Removes the session's folder."""
+        self._home.cleanup()
+
+
+def place_of(board: str = "", at: str = "") -> Here | There:
+    """Where a runner is to run, with the runner there: this machine, an emulated board, or the board `at` an address. Raises UsageError, RuntimeFault."""
+    if not at:
+        return Here(runner_command(board))
+    from edgeexport.runtime.remote import There
+
+    return There(board_of(board), at)
+
+
+def make_ready(artifact: Artifact, board: str = "", at: str = "") -> None:
+    """Build what has to be built; reach the device, and send it what it lacks. Raises UsageError, RuntimeFault."""
+    place = place_of(board, at)
+    try:
+        place.program(artifact.program_path.resolve())
+    finally:
+        place.close()
+
 
 class Session:
-    """A running runner: one JSON line to it, one back."""
+    """A running runner in its place: one JSON line to it, one back."""
 
-    def __init__(self, runner: Sequence[str | Path], threads: int | None = None):
-        self._home = tempfile.TemporaryDirectory(prefix="edgeexport-runner-")
-        self.folder = Path(self._home.name)
-        self._log = open(self.folder / "log", "wb")  # closed with the process that writes to it
-        command = [*map(str, runner), *(("--threads", str(threads)) if threads else ())]
+    def __init__(self, place: Here | There, threads: int | None = None):
+        self._place = place
+        self._log = place.scratch / "log"
+        command = place.command(("--threads", str(threads)) if threads else ())
         try:
-            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True)
+            with open(self._log, "wb") as log:
+                self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
         except OSError as error:
+            place.close()
             raise RuntimeFault(f"The native runner cannot be started ({error}).") from error
-        finally:
-            self._log.close()
-        weakref.finalize(self, _end, self._process, self._home)
+        self._end = weakref.finalize(self, _end, self._process, place)
 
     def ask(self, command: dict[str, Any]) -> dict[str, Any]:
         """Its answer. Raises RuntimeFault with the runtime's own error, or with the signal that ended it."""
+        if not self._end.alive:
+            raise RuntimeFault(f"The native runner was ended before '{command['do']}'.")
         try:
             self._process.stdin.write(json.dumps(command) + "\n")
             self._process.stdin.flush()
@@ -104,10 +174,17 @@ class Session:
             line = ""
         if not line:
             raise RuntimeFault(f"The native runner {self._how_it_ended()} at '{command['do']}'{self._last_words()}.")
-        answer = json.loads(line)
+        try:
+            answer = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise RuntimeFault(f"The native runner's answer to '{command['do']}' is none: {line.strip()[:200]!r}.") from error
         if not answer["ok"]:
             raise RuntimeFault(f"The native runner: {answer['stage']}: {answer['error']} (code {answer['code']}){self._last_words()}")
         return answer
+
+    def close(self) -> None:
+        """End the runner, and remove the session's files."""
+        self._end()
 
     def _line(self, command: dict[str, Any]) -> str:
         import selectors
@@ -116,37 +193,43 @@ class Session:
             waiting.register(self._process.stdout, selectors.EVENT_READ)
             if not waiting.select(TIME_LIMIT_S):
                 self._process.kill()
+                self.close()
                 raise RuntimeFault(f"The native runner did not answer '{command['do']}' within {TIME_LIMIT_S:g} s, and was ended.")
         return self._process.stdout.readline()
 
     def _how_it_ended(self) -> str:
         code = self._process.wait(TIME_LIMIT_S)
-        return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+        number = -code if code < 0 else code - 128  # as a shell says it
+        how = f"was ended by {signal.Signals(number).name}" if number in set(signal.Signals) else f"ended with code {code}"
+        return self._place.lost() or how
 
     def instructions(self) -> list[dict[str, int]]:
         """What the plugin of the emulator wrote, a call each."""
         return [json.loads(line.removeprefix(_COUNTED)) for line in self._log_lines() if line.startswith(_COUNTED)]
 
     def _log_lines(self) -> list[str]:
-        return (self.folder / "log").read_text(errors="replace").splitlines()
+        return self._log.read_text(errors="replace").splitlines()
 
     def _last_words(self) -> str:
         lines = [line for line in self._log_lines() if not line.startswith(("I ", "W ", _COUNTED))]
         return f" ({' | '.join(lines[-2:])})" if lines else ""
 
 
-def _end(process: subprocess.Popen, home: tempfile.TemporaryDirectory) -> None:
-    process.kill()
-    process.wait()
-    process.stdin.close()
+def _end(process: subprocess.Popen, place: Here | There) -> None:
+    with contextlib.suppress(BrokenPipeError):  # it has ended already
+        process.stdin.close()
+    try:
+        process.wait(GRACE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
     process.stdout.close()
-    home.cleanup()
+    place.close()
 
 
-def _tensor(output: dict[str, Any]) -> torch.Tensor:
-    content = bytearray(Path(output["file"]).read_bytes())
+def _tensor(output: dict[str, Any], content: bytes) -> torch.Tensor:
     dtype = getattr(torch, output["dtype"])
-    return torch.frombuffer(content, dtype=dtype).reshape(output["shape"]) if content else torch.empty(output["shape"], dtype=dtype)
+    return torch.frombuffer(bytearray(content), dtype=dtype).reshape(output["shape"]) if content else torch.empty(output["shape"], dtype=dtype)
 
 
 def set_threads(count: int) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import re
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +19,27 @@ if TYPE_CHECKING:
 
 RUNTIMES = {".pte": ("executorch", "native"), ".pt2": ("aoti",)}
 """The modules of this package that run a kind of program, by the file's suffix; the first is the default."""
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """What runs a program, written `MODULE`, `MODULE@BOARD` (the board is emulated) or `MODULE@BOARD=URL` (the board itself, at `ssh://..` or `adb:..`)."""
+
+    module: str
+    board: str = ""
+    at: str = ""
+
+    @classmethod
+    def of(cls, text: str) -> Runtime:
+        module, board, at = re.fullmatch(r"([^@]*)(?:@(.*?)(?:=((?:ssh|adb):.*))?)?", text, re.DOTALL).groups(default="")
+        return cls(module, board, at)
+
+    def __str__(self) -> str:
+        return self.module + (f"@{self.board}" if self.board else "") + (f"={self.at}" if self.at else "")
+
+    @property
+    def emulated(self) -> bool:
+        return bool(self.board) and not self.at
 
 
 class Program:
@@ -46,7 +69,7 @@ class Program:
     @property
     def emulated(self) -> bool:
         """Whether it runs in an emulator, where a call takes some hundred times longer."""
-        return "@" in self.runtime
+        return self.runtime.emulated
 
     def cases(self, name: str) -> list[dict]:
         """The recorded cases of a method; in an emulator the least only."""
@@ -77,8 +100,8 @@ class Program:
     @cached_property
     def engine(self):
         """The runtime that this kind of program needs, with the program loaded. Raises RuntimeFault when it does not load."""
-        board = self.runtime.partition("@")[2]
-        return _module(self.runtime).Engine(self.artifact, *([board] if board else []))
+        where = (self.runtime.board, self.runtime.at) if self.runtime.board else ()
+        return _module(self.runtime).Engine(self.artifact, *where)
 
     @cached_property
     def state(self) -> dict[str, torch.Tensor] | None:
@@ -176,38 +199,37 @@ def open_program(path: str | Path, threads: int | None = None, runtime: str | No
     """Open an artifact (its folder, an archive, or ARCHIVE/NAME) and verify its hashes; `threads` sets the runtime's thread pool, before anything is loaded.
 
     `runtime` is one of RUNTIMES for its kind of program: `native` runs a `.pte` in a process of the C++ runtime, as an app does,
-    `native@BOARD` does so on an emulated board. `board` is what its checks hold it against, `methods` those that they run (default: all).
+    `native@BOARD` does so on an emulated board, `native@BOARD=URL` on the board itself. `board` is what its checks hold it against, `methods` those
+    that they run (default: all).
     Raises ArtifactError, or UsageError when the thread count would change after a program was loaded.
     """
     return Program(open_artifact(path), threads, runtime, board, methods)
 
 
-def runtime_of(artifact: Artifact, wanted: str | None) -> str:
+def runtime_of(artifact: Artifact, wanted: str | None) -> Runtime:
     """`wanted`, or the default, if it runs this kind of program. Raises UsageError."""
     known = RUNTIMES[artifact.program_path.suffix]
-    if wanted is not None and wanted.partition("@")[0] not in known:
+    runtime = Runtime.of(wanted or known[0])
+    if runtime.module not in known or (runtime.board and runtime.module != "native"):
         raise UsageError(f"{artifact.program_path.name} does not run with '{wanted}'. It runs with: {', '.join(known)}.")
-    return wanted or known[0]
-
-
-def ready(artifact: Artifact, wanted: str | None) -> str:
-    """`runtime_of`, with what the runtime needs on this machine made ready. Raises UsageError for what is missing."""
-    runtime = runtime_of(artifact, wanted)
-    name, _, board = runtime.partition("@")
-    if name == "native":
-        from edgeexport.runtime.runner import runner_command
-
-        runner_command(board)
     return runtime
 
 
-def _set_threads(runtime: str, count: int) -> None:
+def ready(artifact: Artifact, wanted: str | None) -> Runtime:
+    """`runtime_of`, with what the runtime needs here, or on the device, made ready. Raises UsageError for what is missing, RuntimeFault from a device."""
+    runtime = runtime_of(artifact, wanted)
+    if runtime.module == "native":
+        _module(runtime).make_ready(artifact, runtime.board, runtime.at)
+    return runtime
+
+
+def _set_threads(runtime: Runtime, count: int) -> None:
     """Set the threads of a runtime. Raises UsageError."""
     if count < 1:
         raise UsageError(f"The number of threads must be at least 1, not {count}.")
     _module(runtime).set_threads(count)
 
 
-def _module(runtime: str):
+def _module(runtime: Runtime):
     """The module of this package that is a runtime."""
-    return importlib.import_module(f"edgeexport.runtime.{runtime.partition('@')[0]}")
+    return importlib.import_module(f"edgeexport.runtime.{runtime.module}")

@@ -1,13 +1,14 @@
 """Builds the native runner (`edgeexport/native`) when it is first needed, and keeps it in the user's cache.
 
-For this machine it is linked with the libraries of the executorch package that is installed; for an emulated board with those of the same
-release's package for aarch64, which pip fetches, and it then runs in qemu as that board's CPU.
+For this machine it is linked with the libraries of the executorch package that is installed; for aarch64 with those of the same release's
+package for it, which pip fetches. That one runs in qemu as a board's CPU, or on the board itself.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -34,15 +35,58 @@ AARCH64_LIBRARIES = Path("/usr/aarch64-linux-gnu/lib")
 """The C and C++ libraries of Debian's cross compiler."""
 
 
+LIBRARIES = tuple(f"libexecutorch{part}.so" for part in ("", "_kernels_optimized", "_kernels_quantized", "_backend_xnnpack", "_threadpool", "_etdump"))
+"""What the runner is linked with, as CMakeLists.txt names it."""
+
+ANDROID_RUNNER = "EDGEEXPORT_ANDROID_RUNNER"
+"""The environment variable with the path of a runner for Android; shared libraries beside it go with it."""
+
+ELF_MACHINES = {"x86_64": 0x3E, "aarch64": 0xB7}
+
+
 def runner_command(board_name: str = "") -> tuple[str, ...]:
     """What starts the runner: on this machine, or in qemu as a board. It is built if it has to be. Raises UsageError for a missing tool."""
     return _emulated(board(board_name)) if board_name else (str(_kept("host", _build_here)),)
 
 
+def runner_files(device: Board) -> dict[str, Path]:
+    """The runner for a device and its libraries, by the names that they have there. It is built if it has to be. Raises UsageError."""
+    if device.libc.startswith("bionic"):
+        return _android(device)
+    if device.arch == platform.machine():
+        import executorch
+
+        runner, libraries = _kept("host", _build_here), Path(executorch.__path__[0]) / "lib"
+    elif device.arch == "aarch64":
+        runner = _kept("aarch64", _build_aarch64)
+        libraries = runner.parent / "lib"
+    else:
+        raise UsageError(f"No runner for {device.arch} can be built on {platform.machine()}: check {device.name} from a machine of its kind.")
+    return {NAME: runner, **{name: libraries / name for name in LIBRARIES}}
+
+
+def _android(device: Board) -> dict[str, Path]:
+    """The user's own runner: executorch's packages have C++ libraries for glibc only."""
+    given = os.environ.get(ANDROID_RUNNER, "")
+    if not given:
+        raise UsageError(
+            f"The board {device.name} runs Android, for which executorch's packages have no C++ libraries. Build edgeexport/native/runner.cpp with the "
+            f"Android NDK and ExecuTorch for Android, and give its path: {ANDROID_RUNNER}=/path/to/{NAME}."
+        )
+    runner = Path(given)
+    if not runner.is_file():
+        raise UsageError(f"{ANDROID_RUNNER} is {given}, and there is no such file.")
+    with open(runner, "rb") as stream:
+        header = stream.read(20)
+    if header[:4] != b"\x7fELF" or int.from_bytes(header[18:20], "little") != ELF_MACHINES[device.arch]:
+        raise UsageError(f"{ANDROID_RUNNER} is {given}, which is no program for {device.arch}.")
+    return {NAME: runner, **{path.name: path for path in sorted(runner.parent.glob("*.so"))}}
+
+
 def _emulated(device: Board) -> tuple[str, ...]:
     if device.emulation is None or device.arch != "aarch64":
         raise UsageError(f"The board {device.name} has no emulation. Check it with --board {device.name} alone, which compares figures.")
-    qemu = _tool("qemu-aarch64", "qemu-user")
+    qemu = tool("qemu-aarch64", "qemu-user")
     runner = _kept("aarch64", _build_aarch64)
     root = runner.parent / "roots" / hashlib.sha256(device.emulation.cpuinfo.encode()).hexdigest()[:16]
     if not root.exists():
@@ -84,13 +128,13 @@ def _sources():
 def _build_here(home: Path) -> None:
     import executorch
 
-    _tool(os.environ.get("CXX", "g++"), "g++")
+    tool(os.environ.get("CXX", "g++"), "g++")
     (package,) = executorch.__path__
     _compile(home, f"-DCMAKE_PREFIX_PATH={package}")
 
 
 def _build_aarch64(home: Path) -> None:
-    _tool("aarch64-linux-gnu-g++", "g++-aarch64-linux-gnu")
+    tool("aarch64-linux-gnu-g++", "g++-aarch64-linux-gnu")
     package = home / "site"
     with zipfile.ZipFile(_aarch64_wheel(home)) as wheel:
         wanted = ("executorch/lib/", "executorch/include/", "executorch/share/", "executorch/extension/pybindings/")
@@ -131,14 +175,15 @@ def _compile(home: Path, *settings: str) -> None:
 
 
 def _compile_counter(home: Path) -> None:
-    compiler = _tool(os.environ.get("CXX", "g++"), "g++")
+    compiler = tool(os.environ.get("CXX", "g++"), "g++")
     with resources.as_file(_sources() / "instructions.cpp") as source:
         done = subprocess.run([compiler, "-std=c++17", "-O2", "-shared", "-fPIC", str(source), "-o", str(home / COUNTER)], capture_output=True, text=True)
     if done.returncode != 0:
         raise RuntimeFault(f"The counter of instructions could not be built: {done.stderr.strip()[-1500:]}")
 
 
-def _tool(name: str, package: str) -> str:
+def tool(name: str, package: str) -> str:
+    """The path of a program. Raises UsageError that names its Debian package."""
     found = shutil.which(name)
     if found is None:
         raise UsageError(f"'{name}' is not there. Install it (Debian: apt install {package}).")
