@@ -99,7 +99,7 @@ def _host() -> Board:
     return Board(
         HOST, f"this machine: {platform.platform()}", platform.machine(), os.cpu_count() or 1, memory_bytes, tuple(sorted(cpu_flags())),
         " ".join(platform.libc_ver()), ("/proc/cpuinfo and sysconf of this machine",), ("xnnpack", "aoti"), ("XnnpackBackend",), "native",
-        memory_bytes, memory_bytes, None,
+        memory_bytes, memory_bytes, None, "",
     )  # fmt: skip
 
 
