@@ -44,6 +44,7 @@ class ServerRecipe:
     device: str
     isa: CpuIsa
     inductor: Mapping[str, Any]
+    inductor_for_images: Mapping[str, Any]
 
     keeps_programs: ClassVar[bool] = True
     """Whether the artifact holds the captured ExportedPrograms too."""
@@ -51,7 +52,7 @@ class ServerRecipe:
     @property
     def settings(self) -> dict[str, Any]:
         """What the manifest keeps: the device, the CPU flags without which the package must not be loaded, and Inductor's settings."""
-        return {"device": self.device, "cpu_isa": asdict(self.isa), "inductor": self._inductor()}
+        return {"device": self.device, "cpu_isa": asdict(self.isa), "inductor": self._inductor(), "inductor_for_images": dict(self.inductor_for_images)}
 
     def require(self) -> None:
         """Raises UsageError for what this machine lacks, before any work."""
@@ -86,7 +87,7 @@ class ServerRecipe:
             program = move_to_device_pass(program, self.device)
         args, kwargs = program.example_inputs
         try:
-            files = aot_compile(program.module(check_guards=False), args, kwargs, options=self._inductor())
+            files = aot_compile(program.module(check_guards=False), args, kwargs, options=self._inductor() | self._for_images(program))
         except Exception as error:  # Inductor raises its own errors, the compiler's and those of tracing alike
             raise LoweringError(f"AOTInductor refused '{name}' ({type(error).__name__}: {str(error)[:2000]}).") from error
         return [_plain(f) if isinstance(f, Weights) else f for f in files if isinstance(f, Weights) or not f.endswith(".cpp")]
@@ -94,6 +95,11 @@ class ServerRecipe:
     def _inductor(self) -> dict[str, Any]:
         wide = {} if self.isa.vector_bits is None else {"cpp.simdlen": self.isa.vector_bits, "cpp.march": self.isa.name}
         return {**self.inductor, **wide}
+
+    def _for_images(self, program: ExportedProgram) -> Mapping[str, Any]:
+        """`inductor_for_images`, if the program has a two-dimensional convolution: attention has four dimensions too, and none of them are channels."""
+        convolves = any(node.target is torch.ops.aten.conv2d.default for node in program.graph.nodes)
+        return self.inductor_for_images if convolves else {}
 
 
 def _plain(weights: Weights) -> Weights:
