@@ -118,6 +118,8 @@ def test_the_program_runs_on_an_emulated_board(toy_artifact, board):
     findings = json.loads(done.stdout)["findings"]
     assert {"loads", "operators", "numerics", "runners", "instructions", "board"} <= {f["check"] for f in findings}
     (counted,) = [f["details"]["instructions"] for f in findings if f["check"] == "instructions"]
+    (said,) = [f["measured"] for f in findings if f["check"] == "instructions"]
+    assert said.endswith("the call before +0"), "a refused call, which dynamic_bounds made before, is not counted as one"
     assert counted["all"] > 4 * counted["fmla"] > 40_000 and counted["sdot"] == counted["smmla"] == 0
     (same,) = [f for f in findings if f["check"] == "runners"]
     assert same["details"]["runtime"] == f"native@{board}" and same["details"]["max_abs_relative"] < 1e-5

@@ -190,7 +190,7 @@ class Runner {
       const auto start = std::chrono::steady_clock::now();
       auto result = module().execute(method, inputs);
       const double taken_ms = milliseconds_since(start);
-      mark(Side::kEnd);
+      if (result.ok()) mark(Side::kEnd);  // what was refused is no call
       require(result.error(), "execute");
       if (turn >= warmup) latency_ms.push_back(taken_ms);
       outputs = std::move(*result);
