@@ -34,11 +34,12 @@ def refuse_existing(path: Path | None, force: bool) -> None:
 
 def write(path: Path, data: dict[str, Any], kind: str) -> None:
     """Write a file of one of KINDS, held against its schema; whole or not at all."""
-    validate(data, kind, "what was measured")
+    text = json.dumps(data, indent=1) + "\n"
+    validate(json.loads(text), kind, "what was measured")
     with foreign_errors(str(path)):
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f".{path.name}.partial")
-        partial.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+        partial.write_text(text, encoding="utf-8")
         partial.replace(path)
 
 

@@ -38,7 +38,7 @@ def board_file(folder, name, libc="glibc", arch=platform.machine(), reach=""):
     path = folder / f"{name}.toml"
     path.write_text(
         f'summary = "this machine"\narch = "{arch}"\ncores = 2\nmemory_bytes = 2_000_000_000\nisa = []\nlibc = "{libc}"\nsources = ["none"]\n'
-        '[runtime]\ntarget = "xnnpack"\nbackends = ["XnnpackBackend"]\n[budgets]\nfile_bytes = 500_000_000\nplanned_memory_bytes = 500_000_000\n'
+        '[runtime]\ntargets = ["xnnpack"]\nbackends = ["XnnpackBackend"]\n[budgets]\nfile_bytes = 500_000_000\nplanned_memory_bytes = 500_000_000\n'
         + (f'[reach]\nby = "{reach}"\n' if reach else "")
     )  # fmt: skip
     return str(path)

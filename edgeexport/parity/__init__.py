@@ -139,7 +139,7 @@ def _sides(artifacts: Mapping[str, Artifact]) -> Iterator[tuple[str, Artifact, s
     if kept is not None:
         yield EXPORTED, kept, "exported"
     for name, artifact in artifacts.items():
-        yield name, artifact, runtime_of(artifact, None)
+        yield name, artifact, str(runtime_of(artifact, None))
 
 
 def _answers(artifact: Artifact, engine: str, first: Artifact, options: Mapping, folder: Path) -> _Side:
