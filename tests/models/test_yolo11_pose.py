@@ -1,6 +1,7 @@
 """YOLO11 pose: the static head, what the recipe makes of it, and checkpoints that are read without running them. A small one of its blocks."""
 
 import copy
+import os
 import subprocess
 import sys
 
