@@ -7,6 +7,9 @@ from command_line import edgeexport
 METHODS = {"whisper": "decode_step", "yolo": "detect", "sam2": "decode_masks", "blip": "decode_step", "micro": "classify"}
 """One of each model; MViT is the micro one (the same modules, fewer and narrower), the full one would take the emulator an hour."""
 
+SLOW = {"yolo", "sam2"}
+"""Those that take some minutes each: `scripts/test` leaves them out, `pytest runtime_tests -m emulated` runs them."""
+
 BOARDS = ("raspberry_pi_5", "raspberry_pi_4", "android_arm64_baseline")
 """The first is what tests run on; scripts/update-reference counts on all."""
 
