@@ -45,6 +45,7 @@ class ServerRecipe:
     isa: CpuIsa
     inductor: Mapping[str, Any]
     inductor_for_images: Mapping[str, Any]
+    inductor_for_state: Mapping[str, Any]
 
     keeps_programs: ClassVar[bool] = True
     """Whether the artifact holds the captured ExportedPrograms too."""
@@ -52,7 +53,7 @@ class ServerRecipe:
     @property
     def settings(self) -> dict[str, Any]:
         """What the manifest keeps: the device, the CPU flags without which the package must not be loaded, and Inductor's settings."""
-        return {"device": self.device, "cpu_isa": asdict(self.isa), "inductor": self._inductor(), "inductor_for_images": dict(self.inductor_for_images)}
+        return {"device": self.device, "cpu_isa": asdict(self.isa), "inductor": self._inductor(), "inductor_for_images": dict(self.inductor_for_images), "inductor_for_state": dict(self.inductor_for_state)}
 
     def require(self) -> None:
         """Raises UsageError for what this machine lacks, before any work."""
@@ -72,12 +73,13 @@ class ServerRecipe:
         with tempfile.TemporaryDirectory() as folder, fresh_cache(dir=folder), no_backend_guards(), _checks_in_the_library(), _any_threads(), _any_batch():
             for name, program in programs.items():
                 start = time.perf_counter()
-                files[name] = self._compile(name, lift_state(program, state))
+                settings = self._inductor() | self._for_images(program) | self._for_state(program)
+                files[name] = self._compile(name, lift_state(program, state), settings)
                 compiled[name] = Compiled(round(time.perf_counter() - start, 2), sum(os.path.getsize(f) for f in files[name] if isinstance(f, str)))
             package_aoti(str(path), files)
         return compiled
 
-    def _compile(self, name: str, program: ExportedProgram) -> list:
+    def _compile(self, name: str, program: ExportedProgram, settings: Mapping[str, Any]) -> list:
         """One method: its library, metadata and weights (the sources stay behind, they hold paths of this machine)."""
         from torch._inductor import aot_compile
 
@@ -87,7 +89,7 @@ class ServerRecipe:
             program = move_to_device_pass(program, self.device)
         args, kwargs = program.example_inputs
         try:
-            files = aot_compile(program.module(check_guards=False), args, kwargs, options=self._inductor() | self._for_images(program))
+            files = aot_compile(program.module(check_guards=False), args, kwargs, options=settings)
         except Exception as error:  # Inductor raises its own errors, the compiler's and those of tracing alike
             raise LoweringError(f"AOTInductor refused '{name}' ({type(error).__name__}: {str(error)[:2000]}).") from error
         return [_plain(f) if isinstance(f, Weights) else f for f in files if isinstance(f, Weights) or not f.endswith(".cpp")]
@@ -100,6 +102,10 @@ class ServerRecipe:
         """`inductor_for_images`, if the program has a two-dimensional convolution: attention has four dimensions too, and none of them are channels."""
         convolves = any(node.target is torch.ops.aten.conv2d.default for node in program.graph.nodes)
         return self.inductor_for_images if convolves else {}
+
+    def _for_state(self, program: ExportedProgram) -> Mapping[str, Any]:
+        """`inductor_for_state`, if calls of the program change its buffers."""
+        return self.inductor_for_state if mutated_buffers([program]) else {}
 
 
 def _plain(weights: Weights) -> Weights:
