@@ -154,6 +154,39 @@ def test_loops_are_parallel_at_batch_1_too():
         torch.compiler.reset()
 
 
+def test_attention_of_a_text_decoder_stays_as_it_is_written():
+    """Inductor itself makes another of it, which copies all keys at every call."""
+    from torch._dynamo.utils import counters
+    from torch._inductor.utils import fresh_cache
+
+    from edgeexport.decoding import attend
+    from edgeexport.recipes.aoti import STATE
+
+    def rewritten(options):
+        query, keys, values = torch.randn(2, 3, 16), torch.randn(2, 64, 16), torch.randn(2, 16, 64)
+        torch.compiler.reset()
+        counters.clear()
+        with fresh_cache(), torch.no_grad():
+            compiled = torch.compile(lambda *tensors: attend(*tensors, heads=2), options=options)
+            torch.testing.assert_close(compiled(query, keys, values), attend(query, keys, values, heads=2), atol=1e-5, rtol=0)
+        return counters["inductor"]["fuse_attention"]
+
+    try:
+        assert rewritten({}) == 1
+        assert rewritten(STATE) == 0
+    finally:
+        torch.compiler.reset()
+
+
+def test_only_programs_with_state_are_compiled_as_text_decoders(artifacts):
+    from edgeexport.catalog import recipe
+    from edgeexport.programs import load_programs
+
+    programs = load_programs(artifacts[1].path / "programs.pt2")
+    settings = {name: bool(recipe("aoti", "fp32", {})._for_state(program)) for name, program in programs.items()}
+    assert settings == {"encode": False, "prefill": True, "decode_step": True}
+
+
 @pytest.fixture(scope="module")
 def run_package(tmp_path_factory):
     """The C++ example, compiled as its CMakeLists.txt says."""
