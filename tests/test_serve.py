@@ -1,5 +1,6 @@
 """Serving: the HTTP application by itself, then behind Ray with many clients, a killed replica and a drain."""
 
+import contextlib
 import json
 import os
 import re
@@ -142,24 +143,29 @@ def free_port():
         return probe.getsockname()[1]
 
 
-@pytest.fixture(scope="module")
-def served(toy_both, tmp_path_factory):
-    """`edgeexport serve` of an archive with two replicas: (base URL, metrics URL, process)."""
-    ports = free_port(), free_port()
-    log = tmp_path_factory.mktemp("serve") / "log"
-    archive = edgeexport.bundle([a.path for a in toy_both], log.parent / "toy.pt2")
-    command = [sys.executable, "-m", "edgeexport", "serve", archive, "--replicas", "2", "--port", ports[0], "--metrics-port", ports[1], "--queue", "400"]
+@contextlib.contextmanager
+def serving(artifact, folder, *options, environment=None):
+    """`edgeexport serve` until the end of the block: (base URL, metrics URL, process)."""
+    ports, log = (free_port(), free_port()), folder / "log"
+    command = [sys.executable, "-m", "edgeexport", "serve", artifact, "--replicas", "2", "--port", ports[0], "--metrics-port", ports[1], *options]
     with open(log, "w") as stream:
-        process = subprocess.Popen([str(c) for c in command], stdout=stream, stderr=subprocess.STDOUT)
-    base = f"http://127.0.0.1:{ports[0]}"
+        process = subprocess.Popen([str(c) for c in command], stdout=stream, stderr=subprocess.STDOUT, env=environment)
     deadline = time.monotonic() + 180
     while "Serving" not in log.read_text():
         assert process.poll() is None and time.monotonic() < deadline, log.read_text()
         time.sleep(0.5)
-    yield base, f"http://127.0.0.1:{ports[1]}", process
+    yield *(f"http://127.0.0.1:{port}" for port in ports), process
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
         process.wait(90)
+
+
+@pytest.fixture(scope="module")
+def served(toy_both, tmp_path_factory):
+    """An archive with two replicas."""
+    folder = tmp_path_factory.mktemp("serve")
+    with serving(edgeexport.bundle([a.path for a in toy_both], folder / "toy.pt2"), folder, "--queue", "400") as served:
+        yield served
 
 
 def ask(client, base, seed):
@@ -218,6 +224,50 @@ def test_it_drains(served):
     assert process.wait(90) == 0 and set(statuses) <= {200, 503, 404, "ConnectError"}
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{base}/healthz")
+
+
+CLUSTER = """
+import sys
+from ray.cluster_utils import Cluster
+
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+cluster.add_node(num_cpus=1)
+print("address", cluster.address, flush=True)
+sys.stdin.read()
+cluster.shutdown()
+"""
+REPLICAS = """
+import ray, sys
+ray.init(address=sys.argv[1], log_to_driver=False, logging_level="error")
+nodes = [a["Address"]["NodeID"] for a in ray._private.state.actors().values() if a["State"] == "ALIVE" and a["ActorClassName"].startswith("ServeReplica")]
+print(len(nodes), len(set(nodes)), len(ray.nodes()))
+"""
+
+
+@pytest.fixture
+def cluster():
+    """(address, environment) of a cluster of two nodes with one CPU each, both on this machine."""
+    environment = {**os.environ, "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
+    process = subprocess.Popen([sys.executable, "-c", CLUSTER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
+    address = next((line.split()[1] for line in process.stdout if line.startswith("address ")), None)
+    assert address, "no cluster could be started"
+    yield address, environment
+    process.communicate("")
+    assert process.returncode == 0
+
+
+def test_replicas_are_spread_over_the_nodes_of_a_cluster_which_goes_on_afterwards(cluster, toy_both, program, tmp_path):
+    address, environment = cluster
+
+    def replicas():
+        said = subprocess.run([sys.executable, "-c", REPLICAS, address], capture_output=True, text=True, env=environment)
+        assert said.returncode == 0, said.stderr
+        return said.stdout.split()
+
+    with serving(toy_both[1].path, tmp_path, "--address", address, environment=environment) as (base, _, _):
+        assert many(base, program, 50) == [200] * 50
+        assert replicas() == ["2", "2", "2"], "two replicas on two of two nodes"
+    assert replicas() == ["0", "0", "2"]
 
 
 def test_a_taken_port_a_phone_artifact_and_no_artifact_are_refused(toy_both, tmp_path):

@@ -32,4 +32,5 @@ def command(artifact: Path, **options) -> None:
     from edgeexport.serve.engine import Service, serve
 
     service = Service(artifact, **options)
-    serve(service, lambda url: click.echo(f"Serving {artifact} at {url} (the API: {url}/docs, metrics: http://{service.host}:{service.metrics_port}). Ctrl-C ends it."))
+    metrics = "the cluster's own" if service.address else f"http://{service.host}:{service.metrics_port}"
+    serve(service, lambda url: click.echo(f"Serving {artifact} at {url} (the API: {url}/docs, metrics: {metrics}). Ctrl-C ends it."))
