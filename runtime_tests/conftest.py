@@ -53,7 +53,7 @@ def _model(name, *options, weights="random"):
 
 sam2 = _model(MODELS["sam2"])
 edgetam = _model(MODELS["edgetam"])
-mvit = _model(MODELS["mvit"], "--batch", "1:16")
+mvit = _model(MODELS["mvit"], "--batch", "1:3")  # a clip takes seconds; up to 16 in a slow test
 whisper = _model(MODELS["whisper"], weights=TINY_EN)  # the real weights
 blip = _model(MODELS["blip"])
 yolo = _model(MODELS["yolo"], "--batch", "1:16")

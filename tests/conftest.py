@@ -13,13 +13,26 @@ TOY = f"{Path(__file__).parent / 'toy.py'}:MODEL"
 TOY_TEXT = f"{Path(__file__).parent / 'toy_text.py'}:MODEL"
 
 
+def built_once(tmp_path_factory, name, model, targets, **options):
+    """The artifacts of `model`, one a target, built once for all processes of pytest-xdist; tests must not change them."""
+    from filelock import FileLock
+
+    from edgeexport.artifact import open_artifact
+    from edgeexport.build import build_targets
+
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
+    outs = [folder / target for target in targets]
+    with FileLock(f"{folder}.lock"):
+        if not outs[-1].is_dir():
+            build_targets(model, targets=targets, weights="random", outs=outs, **options)
+    return tuple(map(open_artifact, outs))
+
+
 @pytest.fixture(scope="session")
 def toy_artifact(tmp_path_factory):
-    """The toy model, built for batch 1..17; tests must not change it."""
-    import edgeexport
-
-    out = tmp_path_factory.mktemp("build") / "toy"
-    return edgeexport.build(TOY, weights="random", out=out)
+    """The toy model, built for batch 1..17."""
+    return built_once(tmp_path_factory, "toy", TOY, ("xnnpack",))[0]
 
 
 @pytest.fixture
@@ -30,20 +43,13 @@ def toy_copy(toy_artifact, tmp_path):
     return Path(shutil.copytree(toy_artifact.path, tmp_path / "toy"))
 
 
-def both(model, folder, **options):
-    """The `.pte` and the `.pt2` of one build."""
-    from edgeexport.build import build_targets
-
-    return build_targets(model, targets=("xnnpack", "aoti"), weights="random", outs=(folder / "edge", folder / "server"), **options)
-
-
 @pytest.fixture(scope="session")
 def toy_both(tmp_path_factory):
     """The toy model for phone and server, batch 1..3."""
-    return both(TOY, tmp_path_factory.mktemp("toy-both"), batch="1:3")
+    return built_once(tmp_path_factory, "toy-both", TOY, ("xnnpack", "aoti"), batch="1:3")
 
 
 @pytest.fixture(scope="session")
 def text_both(tmp_path_factory):
     """The toy that writes, for phone and server."""
-    return both(TOY_TEXT, tmp_path_factory.mktemp("text-both"))
+    return built_once(tmp_path_factory, "text-both", TOY_TEXT, ("xnnpack", "aoti"))
