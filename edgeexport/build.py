@@ -47,20 +47,21 @@ def build_targets(
     skip_passes: tuple[str, ...] = (),
     cpu_isa: str | None = None,
     device: str | None = None,
+    etrecord: bool = False,
     board: str | None = None,
     progress: Progress | None = None,
 ) -> tuple[Artifact, ...]:
     """One capture, an artifact a target: build, check and publish them, in order; returns them opened.
 
     `model` is a name of the catalogue or a user's own (`pkg.mod:OBJECT`, `file.py:OBJECT`), `batch` is MIN:MAX;
-    `cpu_isa` and `device` are for targets that have such a setting. `board` is what the program must fit: before anything is lowered, by what it
+    `cpu_isa`, `device` and `etrecord` are for targets that have such a setting. `board` is what the program must fit: before anything is lowered, by what it
     is going to take, and afterwards by what it takes.
     Raises UsageError and its kin before any work for what cannot be, CaptureError, RewriteError and LoweringError on
     the way, and CheckFailed when a check failed: the artifact is then at `<out>.failed`, and later targets are not built.
     """
     progress = progress or Progress()
     wanted = None if board is None else boards.board(board)
-    recipes = _recipes(targets, precision, {"cpu_isa": cpu_isa, "device": device}, wanted)
+    recipes = _recipes(targets, precision, {"cpu_isa": cpu_isa, "device": device, "etrecord": etrecord or None}, wanted)
     passes = _without([r.passes for r in recipes], skip_passes)
     weights_asked = Weights.parse(weights)
     found = catalog.model(model)
@@ -190,7 +191,7 @@ def _refuse_unfit(board: Board, forecasts: Mapping[str, Forecast]) -> None:
             )
 
 
-def _recipes(targets: Sequence[str], precision: str, settings: Mapping[str, str | None], board: Board | None) -> list[Recipe]:
+def _recipes(targets: Sequence[str], precision: str, settings: Mapping[str, str | bool | None], board: Board | None) -> list[Recipe]:
     """The recipe of each target, with those settings that are given, or else the board's. Raises UsageError for what this machine, target or board cannot do."""
     if len(set(targets)) < len(targets):
         raise UsageError(f"A target is given twice: {', '.join(targets)}.")

@@ -57,7 +57,7 @@ def targets() -> dict[str, dict[str, Any]]:
     return {p.stem: {"summary": _literal(p, "SUMMARY"), "precisions": _literal(p, "PRECISIONS")} for p in paths}
 
 
-def recipe(target: str, precision: str, settings: Mapping[str, str] = MappingProxyType({})) -> Recipe:
+def recipe(target: str, precision: str, settings: Mapping[str, str | bool] = MappingProxyType({})) -> Recipe:
     """The recipe of a target at a precision, with those of `settings` that it takes. Raises UnknownName, UsageError."""
     known = targets()
     if target not in known:

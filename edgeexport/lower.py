@@ -18,6 +18,7 @@ from torch.export import ExportedProgram
 from torch.utils._sympy.numbers import int_oo
 
 from edgeexport.errors import LoweringError
+from edgeexport.etrecord import write_etrecords
 from edgeexport.guards import no_backend_guards
 from edgeexport.link import share_segments
 from edgeexport.rewrite import Pass
@@ -62,20 +63,22 @@ class EdgeRecipe:
     edge_passes: Callable[[], Sequence]
     around: Callable[[], contextlib.AbstractContextManager[DelegateNodes]] = lambda: contextlib.nullcontext({})
     """What holds while a program is lowered; it gives the nodes of each delegate, where it knows them."""
+    etrecord: bool = False
+    """Whether ETRecords are kept beside the program."""
 
     keeps_programs: ClassVar[bool] = False
     """Whether the artifact holds the captured ExportedPrograms too."""
 
     @property
     def settings(self) -> dict[str, Any]:
-        """It has none that a user sets."""
-        return {}
+        """What a user set."""
+        return {"etrecord": True} if self.etrecord else {}
 
     def require(self) -> None:
         """Lowering needs nothing of the machine."""
 
     def emit(self, programs: Mapping[str, ExportedProgram], path: Path) -> dict[str, Delegation]:
-        """Lower `programs`, write them to `path`, with SOURCES beside it, and say per method what was delegated. Raises LoweringError."""
+        """Lower `programs`, write them to `path`, with SOURCES and what else is kept beside it, and say per method what was delegated. Raises LoweringError."""
         partitioners = {name: self.partitioner() for name in programs}
         try:
             with no_backend_guards(), self.around() as delegates, _without_collector():
@@ -85,11 +88,14 @@ class EdgeRecipe:
                     transform_passes={name: list(self.edge_passes()) for name in programs},
                     # The core ATen check runs before delegation and refuses operators that the partitioner keeps whole.
                     compile_config=EdgeCompileConfig(_check_ir_validity=False),
+                    generate_etrecord=self.etrecord,
                 )
                 _check_bounds(edge, programs)
                 delegation = {name: _delegation(edge, name, partitioners[name].reasons) for name in programs}
                 known = origins(edge)
                 final = edge.to_executorch(_memory_settings())
+                if self.etrecord:
+                    write_etrecords(path.parent, known, final)
         except (RuntimeError, AssertionError, ValueError, TypeError, KeyError) as error:
             raise LoweringError(f"{self.name} refused the program ({type(error).__name__}: {error}).") from error
         with open(path, "wb") as file:

@@ -67,6 +67,11 @@ def _line(stack_trace: str) -> str | None:
     return f"{_relative(frames[-1][0])}:{frames[-1][1]}" if frames else None
 
 
+def without_folders(stack_trace: str) -> str:
+    """A stack trace whose files are named as `sources` names them."""
+    return _FRAME.sub(lambda frame: f'File "{_relative(frame[1])}", line {frame[2]}', stack_trace)
+
+
 def _resolved(file: str) -> str:
     return str(Path(file).resolve()) if Path(file).is_absolute() else file
 
@@ -90,7 +95,7 @@ def write_sources(folder: Path, known: Mapping[str, Mapping[int, Origin]], final
     methods = {}
     for plan in final.executorch_program.execution_plan:
         places = {handle: numbers.setdefault(origin.source, len(numbers)) for handle, origin in known[plan.name].items()}
-        handles = _handles(plan, final.debug_handle_map[plan.name], known[plan.name])
+        handles = instruction_handles(plan, final.debug_handle_map[plan.name], known[plan.name])
         instructions, inside = {}, {}
         for index, call in _calls(plan):
             if isinstance(call, DelegateCall):
@@ -108,7 +113,7 @@ def _calls(plan: ExecutionPlan) -> list[tuple[int, KernelCall | DelegateCall]]:
     return [(index, call) for index, call in numbered if isinstance(call, (KernelCall, DelegateCall))]
 
 
-def _handles(plan: ExecutionPlan, recorded: Mapping[int, int | list[int]], known: Mapping[int, Origin]) -> dict[int, int]:
+def instruction_handles(plan: ExecutionPlan, recorded: Mapping[int, int | list[int]], known: Mapping[int, Origin]) -> dict[int, int]:
     """The debug handle of each operator's instruction.
 
     Operators that were made in-place while emitting have lost theirs: where as many of a name are without a handle as there are handles of

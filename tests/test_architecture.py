@@ -19,6 +19,7 @@ ROWS = [
     {"models", "recipes"},
     {"pose"},
     {"lower", "compile_server", "segmentation", "video", "speech", "captions", "decoding", "segmentation_methods"},
+    {"etrecord"},
     {"sources"},
     {"capture", "passes", "runtime", "link", "forecast"},
     {"programs"},
@@ -30,7 +31,7 @@ ROWS = [
     {"errors", "guards", "progress", "torchvision_ops"},
 ]
 FROM_THE_FILE_ALONE = {"runtime", "checks", "profile"}
-NEVER_THERE = {"capture", "lower", "sources", "passes", "rewrite", "recipes", "models", "build"}
+NEVER_THERE = {"capture", "lower", "etrecord", "sources", "passes", "rewrite", "recipes", "models", "build"}
 
 
 def imports():

@@ -12,6 +12,7 @@ from edgeexport.bench import AGAINST, bench
 from edgeexport.bench.process import ratio
 from edgeexport.cli.main import cli
 from edgeexport.errors import InputError, RuntimeFault, UnknownName, UsageError
+from edgeexport.runtime import native
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +59,18 @@ def test_the_native_runner_times_itself(toy_artifact):
     assert found["memory"][0]["peak_rss_bytes"] < 200e6, "the runner's own, without Python"
 
 
+def test_the_native_runner_repeats_a_call_without_its_tensors(toy_artifact, monkeypatch):
+    engine = native.Engine(toy_artifact)
+    engine.method("classify")
+    x = torch.randn(2, 3, 16, 16)
+    (before,), _ = engine.call("classify", [x], warmup=2, repeat=3)
+    monkeypatch.setattr(native.Here, "write", None)
+    monkeypatch.setattr(native.Here, "read", None)
+    assert 0 < engine.again() < 1000 and 0 < engine.load_ms("classify") < 1000
+    monkeypatch.undo()
+    assert torch.equal(engine.call("classify", [x])[0][0], before)
+
+
 def test_ratios_are_of_medians_with_the_spread_of_rounds():
     base = [10.0, 20.0, 10.0, 10.0]
     found = ratio([5.0, 10.0, 5.0, 6.0], base)
@@ -77,11 +90,19 @@ def test_ratios_are_of_medians_with_the_spread_of_rounds():
         ({"sizes": {"batch": (1, 18)}}, InputError, "1 to 17"),
         ({"rounds": 0}, UsageError, "at least 1"),
         ({"runner": "executorch9"}, UsageError, "native"),
+        ({"runner": "native@raspberry_pi_5"}, UsageError, "is emulated there: its times would be the emulator's"),
+        ({"runner": "native@raspberry_pi_5=ssh://pi@nowhere.invalid", "against": ("eager", "stock")}, UsageError, "eager, stock can run on this machine only. On raspberry_pi_5, .*leave --against out"),
+        ({"runner": "native@raspberry_pi_5=ssh://pi@nowhere.invalid", "baseline": "eager"}, UnknownName, "no contender 'eager'"),
     ],
 )
 def test_what_is_not_there_is_refused_before_any_work(toy_artifact, options, error, said):
     with pytest.raises(error, match=said):
         bench([toy_artifact.path], **options)
+
+
+def test_a_server_package_is_not_measured_on_a_board(toy_both):
+    with pytest.raises(UsageError, match=r"is a server package \(toy.pt2\); on raspberry_pi_5 a .pte can be measured"):
+        bench([a.path for a in toy_both], runner="native@raspberry_pi_5=ssh://pi@nowhere.invalid")
 
 
 def test_a_contender_that_cannot_run_is_a_result_and_a_crash_says_where(toy_artifact, monkeypatch, tmp_path):
@@ -109,5 +130,8 @@ def test_the_command_writes_what_it_prints_and_overwrites_nothing(toy_artifact, 
     assert json.loads(out.read_text())["kind"] == "bench"
     again = CliRunner().invoke(cli, options)
     assert "exists" in str(again.exception) or "there already" in str(again.exception)
+    for options, said in ((["--at", "adb:"], "--at needs the --board"), (["--board", "raspberry_pi_5"], "--board needs --at"), (["--board", "raspberry_pi_5", "--at", "pi"], "no address of a device")):
+        wrong = CliRunner().invoke(cli, ["bench", str(toy_artifact.path), *options])
+        assert isinstance(wrong.exception, UsageError) and said in str(wrong.exception)
     wrong = CliRunner().invoke(cli, ["bench", str(toy_artifact.path), "--size", "batch=x"])
     assert isinstance(wrong.exception, UsageError) and "batch=4" in str(wrong.exception)

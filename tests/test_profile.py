@@ -14,9 +14,11 @@ import torch
 import edgeexport
 from edgeexport.artifact import SOURCES
 from edgeexport.checks.numerics import GoldenAnswers, case_calls
+from edgeexport.compare import FLOOR
 from edgeexport.errors import ArtifactError, CheckFailed, RuntimeFault, UnknownName, UsageError
 from edgeexport.profile import ADDED, ADDED_LATER, BETWEEN, ETDUMP, NOT_ATTRIBUTED, _case, _check_sum, _method, profile
 from edgeexport.profile.attribution import aligned
+from edgeexport.profile.bundled import write_bundled
 from edgeexport.profile.events import CALL, DELEGATE, EXECUTE, _measured
 from edgeexport.profile.fixes import FIXES, NONE_KNOWN, fix_of
 
@@ -105,6 +107,43 @@ def test_what_is_kept_is_for_other_tools(method, keep, artifact):
         _, (x,) = case_calls(case, program, program["classify"], GoldenAnswers(golden))
         for values, tensor in ((kept.inputs, x), (kept.expected_outputs, golden[f"classify/{case['id']}/logits"])):
             assert torch.equal(torch.frombuffer(bytearray(values[0].val.data), dtype=torch.float32).reshape(values[0].val.sizes), tensor)
+
+
+def verified(content, artifact, method, index):
+    """The answer to a case of a bundled program by ExecuTorch's own verification, within the artifact's tolerance. Raises RuntimeError."""
+    from executorch.extension.pybindings import portable_lib
+
+    wanted = [tensor for name, tensor in artifact.golden().items() if name.startswith(f"{method}/{index}/")]
+    atol = max(FLOOR, artifact.methods[method]["tolerance"]["max_abs_relative"] * min(float(tensor.abs().max()) for tensor in wanted))
+    return portable_lib._load_bundled_program_from_buffer(bytes(content)).verify_result_with_bundled_expected_output(method, index, 0.0, atol)
+
+
+def test_executorch_itself_verifies_the_bundled_cases_at_every_size(method, keep, artifact):
+    content = (keep / "slow.bpte").read_bytes()
+    for index, case in enumerate(artifact.methods["classify"]["cases"]):
+        (answer,) = verified(content, artifact, "classify", index)
+        torch.testing.assert_close(answer, artifact.golden()[f"classify/{case['id']}/logits"], atol=1e-4, rtol=0)
+        assert len(answer) == case["sizes"]["batch"]
+
+
+def test_a_bundled_answer_that_is_another_fails_there(method, keep, artifact):
+    content = bytearray((keep / "slow.bpte").read_bytes())
+    wanted = artifact.golden()["classify/1/logits"]
+    place = content.index(wanted.numpy().tobytes())
+    content[place : place + 4] = (wanted.flatten()[:1] + 0.01).numpy().tobytes()
+    with pytest.raises(RuntimeError, match="Result verification failed"):
+        verified(content, artifact, "classify", 1)
+    assert verified(content, artifact, "classify", 0) and verified(content, artifact, "classify", 2)
+
+
+def test_a_case_that_starts_from_a_state_is_no_bundled_case(text_both, tmp_path):
+    artifact = text_both[0]
+    write_bundled(edgeexport.open(artifact.path), ["prefill", "decode_step"], tmp_path / "text.bpte")
+    content = (tmp_path / "text.bpte").read_bytes()
+    for index in range(len(artifact.methods["prefill"]["cases"])):
+        assert verified(content, artifact, "prefill", index)
+    with pytest.raises(RuntimeError, match="Method execution failed"):
+        verified(content, artifact, "decode_step", 0)
 
 
 def test_the_command_line_on_an_artifact_of_before(copy, tmp_path):

@@ -20,7 +20,9 @@ import pytest
 import torch
 
 import edgeexport
-from edgeexport import boards
+from edgeexport import boards, measured
+from edgeexport.bench import bench, machine
+from edgeexport.bench.memory import CALLS
 from edgeexport.cli.check import command
 from edgeexport.errors import RuntimeFault, UsageError
 from edgeexport.runtime import native, remote, runner
@@ -143,6 +145,28 @@ def test_every_check_passes_over_ssh_and_a_second_run_sends_only_tensors(server,
     assert server.pushed() == ["in0"]
     program.engine.close()
     assert server.there == kept
+
+
+@needs_ssh
+@needs_runner
+def test_artifacts_are_timed_on_the_board_beside_each_other(server, here, toy_artifact, toy_copy):
+    found = bench([toy_artifact.path, toy_copy], threads=(1,), rounds=3, sizes={"batch": (2,)}, runner=f"native@{here}={server.url}")
+    measured.validate(found, "bench", "found")
+    (row,) = found["rows"]
+    first, second = row["contenders"]
+    assert [first["name"], second["name"]] == [str(toy_artifact.path), str(toy_copy)] and row["baseline"] == first["name"]
+    for contender in row["contenders"]:
+        assert len(contender["samples_ms"]) == 3 and all(0 < ms < 1000 for ms in (*contender["samples_ms"], contender["first_ms"], contender["load_ms"]))
+        assert contender["max_abs_relative"] < 1e-4, "eager's answers, computed here"
+    assert first["ratio"] is None and second["ratio"]["median"] > 0
+    assert (found["board"], found["at"], found["noise"]) == ("here", server.url, []) and found["machine"]["cpu"]
+    own = machine()
+    assert [found["machine"][key] for key in ("cores", "system")] == [own["cores"], f"{platform.system()} {platform.release()} {platform.machine()}"]
+    assert found["machine"]["memory_bytes"] == pytest.approx(own["memory_bytes"], rel=0.1)
+    for entry in found["memory"]:
+        assert 1e6 < entry["rss_before_bytes"] <= entry["rss_loaded_bytes"] <= entry["peak_rss_bytes"] < 200e6, "the runner's, there"
+    assert server.pushed().count("in0") == 2 * (1 + CALLS), "tensors are sent once, not every round"
+    assert all(len(name) == 64 for name in server.there), "no session is left"
 
 
 @needs_ssh
@@ -345,6 +369,18 @@ def test_every_check_passes_over_adb(phone, android, own_runner, toy_artifact):
     assert len(kept) == 2 and all(len(name) == 64 for name in kept)
     native.place_of(android, "adb://R58M1").close()
     assert not [line for line in adb_lines(phone) if " push " in line], "all of it is there"
+
+
+@needs_runner
+def test_one_artifact_is_timed_over_adb_and_printed(phone, android, own_runner, toy_artifact, tmp_path):
+    command = [sys.executable, "-m", "edgeexport", "bench", str(toy_artifact.path), "--board", android, "--at", "adb:", "--threads", "1", "--rounds", "2", "--out", tmp_path / "b.json"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "(android at adb:)" in done.stdout and "xnnpack-fp32" in done.stdout and "noise" not in done.stdout
+    found = measured.read(tmp_path / "b.json", "bench")
+    ((ours,),) = (row["contenders"] for row in found["rows"])
+    assert len(ours["samples_ms"]) == 2 and ours["ratio"] is None and found["board"] == "android"
+    assert any(line.startswith("-s R58M1 shell ") and "/proc/meminfo" in line for line in adb_lines(phone))
 
 
 def test_no_room_on_the_device(phone, android, tmp_path):

@@ -1,6 +1,7 @@
 """What a method costs beside others: contenders take turns in one process a thread count, and the machine's noise is measured in between.
 
     found = bench(["build/sam2/xnnpack-fp32"], against=("eager", "compile"), threads=(1, 2), rounds=20, sizes={"points": (3,)})
+    found = bench(["build/mvit/xnnpack-fp32", "variant/xnnpack-fp32"], runner="native@raspberry_pi_5=ssh://pi@raspberrypi.local")    # on the board
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from edgeexport.artifact import Artifact, dims_of, open_artifacts, same_model
 from edgeexport.bench import against as folder
 from edgeexport.errors import InputError, RuntimeFault, UnknownName, UsageError
 from edgeexport.progress import Progress
-from edgeexport.runtime.program import ready
+from edgeexport.runtime.program import Runtime, ready
 
 AGAINST = tuple(sorted(module.name for module in pkgutil.iter_modules(folder.__path__)))
 """What an artifact can be measured beside; each is one file of `against/`."""
@@ -34,7 +35,7 @@ PACKAGES = ("edgeexport", "torch", "executorch", "onnxruntime")
 def bench(
     paths: Sequence[str | Path],
     *,
-    against: Sequence[str] = ("eager",),
+    against: Sequence[str] | None = None,
     baseline: str | None = None,
     threads: Sequence[int] = (1, 2),
     rounds: int = 20,
@@ -46,27 +47,55 @@ def bench(
     """Latency of every method (or of `methods`) of artifacts of one model, beside the contenders `against`, in ms; and their memory.
 
     `sizes` gives dynamic dimensions the sizes to measure at, every combination (default: the least of each); `baseline` is what ratios are to,
-    by default the first of `against`, or else the first artifact. `runner` is how `.pte` run, as `open_program` takes it.
+    by default the first of `against`, or else the first artifact. `runner` is how `.pte` run, as `open_program` takes it; with that of a board that is
+    there, artifacts are compared with each other on it, and `against`, by default eager, must be empty.
     Each thread count has a process of its own: a runtime's pool cannot be changed once a program is loaded.
     Raises UsageError for names and sizes that are not there, RuntimeFault when a process ends before its time.
     """
     progress = progress or Progress()
     artifacts = [artifact for path in paths for artifact in open_artifacts(path)]
+    runtime = Runtime.of(runner or "")
+    _refuse_for_board(artifacts, against or (), runtime)
+    against = (() if runtime.at else ("eager",)) if against is None else against
     request = _request(artifacts, against, baseline, rounds, sizes or {}, methods, runner)
     found: dict[str, Any] = {
         "format": 1, "kind": "bench", "model": artifacts[0].manifest["model"]["name"], "weights_sha256": artifacts[0].manifest["weights"]["sha256"],
-        "machine": machine(), "versions": dict(_versions()), "noise": [], "rows": [], "memory": [],
+        **_where(runtime), "versions": dict(_versions()), "noise": [], "rows": [], "memory": [],
     }  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="edgeexport-bench-") as made:
         for count in threads:
             with progress.step(f"measure with {count} thread{'s'[: count > 1]}"):
                 answer = _in_a_process("process", request | {"threads": count, "folder": made}, Path(made))
-            found["noise"].append(answer["noise"])
+            found["noise"] += answer["noise"]
             found["rows"] += answer["rows"]
         with progress.step("measure memory"):
             for one in _memory_requests(artifacts, request, threads[0]):
                 found["memory"].append(_in_a_process("memory", one, Path(made)))
     return found
+
+
+def _refuse_for_board(artifacts: Sequence[Artifact], against: Sequence[str], runtime: Runtime) -> None:
+    """Raises UsageError for what a board cannot run, or an emulator not time."""
+    if runtime.emulated:
+        raise UsageError(f"{runtime.board} is emulated there: its times would be the emulator's. Measure on the board itself (--at), or count instructions (edgeexport check --emulate).")
+    if not runtime.at:
+        return
+    if against:
+        raise UsageError(f"{', '.join(against)} can run on this machine only. On {runtime.board}, artifacts are compared with each other: leave --against out.")
+    for artifact in artifacts:
+        if artifact.program_path.suffix != ".pte":
+            raise UsageError(f"{artifact.name} is a server package ({artifact.program_path.name}); on {runtime.board} a .pte can be measured. Of an archive, name one artifact: ARCHIVE/NAME.")
+
+
+def _where(runtime: Runtime) -> dict[str, Any]:
+    """The machine that is measured: this one, or a board with its name and address. Raises UsageError, RuntimeFault."""
+    if not runtime.at:
+        return {"machine": machine()}
+    from edgeexport.boards import board
+    from edgeexport.runtime.remote import Device
+
+    device = board(runtime.board)
+    return {"board": device.name, "at": runtime.at, "machine": Device(device, runtime.at).machine()}
 
 
 def _request(artifacts, against, baseline, rounds, sizes, methods, runner) -> dict[str, Any]:

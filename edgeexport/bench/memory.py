@@ -18,7 +18,7 @@ CALLS = 3
 def main(request: dict[str, Any], stage: Path) -> dict[str, Any]:
     """Resident bytes before the program is opened (Python and its libraries), with the method loaded, after some calls, and at most since opening.
 
-    In the native runner: before, only the runtime's.
+    Of the native runner's process, here or on a board: before the method is loaded, the runtime and what it read of the program.
     """
     program = open_program(request["path"], request["threads"], request["runner"])
     method = program[request["method"]]
@@ -27,10 +27,10 @@ def main(request: dict[str, Any], stage: Path) -> dict[str, Any]:
     golden = GoldenAnswers(program.artifact.golden())
     inputs = tuple(draw(input_from_json(spec), sizes, index, golden) for index, spec in enumerate(entry["inputs"]))
     stage.write_text(f"memory of {method.name}")
-    before = _resident()
+    probe = program.engine.memory if program.runtime.module == "native" else _resident
+    before = probe()
     Path("/proc/self/clear_refs").write_text("5")  # the peak so far was Python's: it starts again here
     method.load()
-    probe = program.engine.memory if program.runtime.module == "native" else _resident
     loaded = probe()
     for _ in range(CALLS):
         method(*inputs)

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy
 import torch
@@ -32,12 +32,24 @@ CALIBRATION = 256
 """The calibration loop multiplies square matrices of this size, some milliseconds of them, between the rounds."""
 
 
+class Call(Protocol):
+    """A call that can be made again and again; `load_ms` is what loading its program took, None for what is not loaded from a file."""
+
+    load_ms: float | None
+
+    def first(self) -> tuple[Any, float]:
+        """Its answers, and its latency in ms."""
+
+    def again(self) -> float:
+        """Its latency in ms."""
+
+
 @dataclass
 class Contender:
-    """What is measured: `run` answers, with the ms that the call itself took."""
+    """What is measured."""
 
     name: str
-    run: Callable[[], tuple[Sequence[torch.Tensor], float]] | None
+    call: Call | None
     load_ms: float | None
     error: str | None = None
     first_ms: float = 0.0
@@ -49,16 +61,18 @@ def main(request: dict[str, Any], stage: Path) -> dict[str, Any]:
     """The rows and the noise of one thread count."""
     torch.set_num_threads(request["threads"])
     programs = {a["name"]: open_program(a["path"], request["threads"], a["runner"]) for a in request["artifacts"]}
-    calibration: list[float] = []
+    calibration: list[float] | None = None if any(p.runtime.at for p in programs.values()) else []
     rows = []
     for case in _cases(request, next(iter(programs.values()))):
         contenders = list(_contenders(case, request["against"], programs, lambda what: stage.write_text(f"{case.method.name}: {what}")))
         stage.write_text(f"{case.method.name}: measuring")
         _interleave([c for c in contenders if c.error is None], request["rounds"], calibration)
         rows.append(_row(case, contenders, request))
+    if calibration is None:
+        return {"noise": [], "rows": rows}  # this machine's noise says nothing about a board
     low, middle, high = numpy.percentile(calibration, (SPREAD[0], 50, SPREAD[1]))
     noise = {"threads": request["threads"], "calibration_ms": {"p5": low, "p50": middle, "p95": high}, "spread": (high - low) / middle}
-    return {"noise": noise, "rows": rows}
+    return {"noise": [noise], "rows": rows}
 
 
 def _cases(request: dict[str, Any], first: Program) -> Iterator[Case]:
@@ -88,15 +102,14 @@ def _methods(first: Program) -> tuple[Method, ...]:
 def _contenders(case: Case, against: Sequence[str], programs: Mapping[str, Program], at: Callable[[str], object]) -> Iterator[Contender]:
     """What there is to measure, each called once. One that cannot be prepared or run is a result too, with its error."""
     wanted = None if case.state else case.method.answer(*case.inputs)
-    makers = {name: lambda name=name: importlib.import_module(f"edgeexport.bench.against.{name}").prepare(case) for name in against}
+    makers = {name: lambda name=name: _Timed(importlib.import_module(f"edgeexport.bench.against.{name}").prepare(case)) for name in against}
     makers |= {name: lambda program=program: _loaded(program, case) for name, program in programs.items()}
     for name, prepare in makers.items():
         at(name)
-        start = time.perf_counter()
         try:
-            prepared = prepare()
-            contender = Contender(name, _timed(prepared), (time.perf_counter() - start) * 1e3 if name in programs else None)
-            answers, contender.first_ms = contender.run()
+            call = prepare()
+            contender = Contender(name, call, call.load_ms)
+            answers, contender.first_ms = call.first()
         except EdgeExportError:
             raise
         except Exception as error:  # a contender's own, of whatever kind
@@ -108,48 +121,63 @@ def _contenders(case: Case, against: Sequence[str], programs: Mapping[str, Progr
         yield contender
 
 
-def _loaded(program: Program, case: Case):
-    """A method of an artifact; in a runner of its own it is timed there."""
+def _loaded(program: Program, case: Case) -> Call:
+    """A method of an artifact, loaded; the native runner times it itself."""
+    start = time.perf_counter()
     method = program[case.method.name]
     method.load()
     if program.runtime.module == "native":
         method.validate(case.inputs)
-        return _TimedElsewhere(lambda: program.engine.call(method.name, case.inputs))
-    return lambda: method(*case.inputs)
+        return _TimedByRunner(program.engine, method.name, case.inputs)
+    return _Timed(lambda: method(*case.inputs), (time.perf_counter() - start) * 1e3)
 
 
-@dataclass(frozen=True)
-class _TimedElsewhere:
-    """A call that says itself what it took: answers, and [ms]."""
+class _Timed:
+    """A call that is timed around it."""
 
-    call: Callable[[], tuple[Sequence[torch.Tensor], list[float]]]
+    def __init__(self, run: Callable[[], Any], load_ms: float | None = None):
+        self._run, self.load_ms = run, load_ms
 
-
-def _timed(prepared) -> Callable[[], tuple[Sequence[torch.Tensor], float]]:
-    def run():
-        if isinstance(prepared, _TimedElsewhere):
-            answers, (taken_ms,) = prepared.call()
-            return answers, taken_ms
+    def first(self) -> tuple[Any, float]:
         start = time.perf_counter()
-        answers = prepared()
+        answers = self._run()
         return answers, (time.perf_counter() - start) * 1e3
 
-    return run
+    def again(self) -> float:
+        return self.first()[1]
 
 
-def _interleave(contenders: Sequence[Contender], rounds: int, calibration: list[float]) -> None:
-    """Every contender once a round, and the calibration loop; one round more warms up."""
+class _TimedByRunner:
+    """A call in the native runner, here or on a board, which says itself what it took."""
+
+    def __init__(self, engine, method: str, inputs: Sequence[torch.Tensor]):
+        self.load_ms = engine.load_ms(method)
+        self._first, self.again = (lambda: engine.call(method, inputs)), engine.again
+
+    def first(self) -> tuple[Any, float]:
+        answers, (taken_ms,) = self._first()
+        return answers, taken_ms
+
+
+def _interleave(contenders: Sequence[Contender], rounds: int, calibration: list[float] | None) -> None:
+    """Every contender once a round, and the calibration loop where there is one; one round more warms up."""
     matrix = torch.full((CALIBRATION, CALIBRATION), 1.0 / CALIBRATION)
     for turn in range(rounds + 1):
-        samples = [contender.run()[1] for contender in contenders]
-        start = time.perf_counter()
-        for _ in range(8):
-            torch.mm(matrix, matrix)
-        taken_ms = (time.perf_counter() - start) * 1e3
-        if turn:
-            calibration.append(taken_ms)
-            for contender, sample in zip(contenders, samples):
-                contender.samples_ms.append(sample)
+        samples = [contender.call.again() for contender in contenders]
+        fixed_ms = [] if calibration is None else [_fixed_loop_ms(matrix)]
+        if turn == 0:
+            continue
+        for contender, sample in zip(contenders, samples):
+            contender.samples_ms.append(sample)
+        if calibration is not None:
+            calibration += fixed_ms
+
+
+def _fixed_loop_ms(matrix: torch.Tensor) -> float:
+    start = time.perf_counter()
+    for _ in range(8):
+        torch.mm(matrix, matrix)
+    return (time.perf_counter() - start) * 1e3
 
 
 def _row(case: Case, contenders: Sequence[Contender], request: dict[str, Any]) -> dict[str, Any]:

@@ -8,33 +8,40 @@ import click
 
 from edgeexport import measured
 from edgeexport.cli import display, options
+from edgeexport.errors import UsageError
 
 
 @click.command(name="bench")
 @click.argument("artifacts", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--against", default="eager", show_default=True, metavar="NAME,..", help="What to measure beside them: eager, compile, aoti, onnxruntime, stock.")
-@click.option("--baseline", metavar="NAME", help="What ratios are to: one of --against, or an artifact's target-precision.  [default: the first of --against]")
+@click.option("--against", metavar="NAME,..", help="What to measure beside them: eager, compile, aoti, onnxruntime, stock.  [default: eager; with --at nothing]")
+@click.option("--baseline", metavar="NAME", help="What ratios are to: one of --against, or an artifact's target-precision.  [default: the first of --against, or the first artifact]")
 @click.option("--threads", multiple=True, type=click.IntRange(1), default=(1, 2), show_default=True, help="A thread count; each has a process of its own.")
 @click.option("--rounds", type=click.IntRange(1), default=20, show_default=True, help="Counted rounds; in each, every contender runs once.")
 @click.option("--size", "sizes", multiple=True, metavar="DIM=N[,N..]", help="Sizes of a dynamic dimension.  [default: its least]")
 @click.option("--method", "methods", multiple=True, help="Only this method; may be given again.")
 @click.option("--runner", type=click.Choice(["python", "native"]), default="python", show_default=True, help="What runs a `.pte`; native is timed without Python.")
+@click.option("--board", metavar="NAME", help="The board at --at: a name of `boards/`, or the path of a TOML file of your own.")
+@click.option("--at", metavar="URL", help="Measure .pte on the board itself: ssh://USER@HOST[:PORT], adb://SERIAL, or adb: for the only Android device.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write the figures and all samples to this JSON file, which `edgeexport report` reads.")
 @click.option("--force", is_flag=True, help="Replace a file that is there.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
-def command(artifacts, against, baseline, threads, rounds, sizes, methods, runner, out, force, as_json) -> None:
+def command(artifacts, against, baseline, threads, rounds, sizes, methods, runner, board, at, out, force, as_json) -> None:
     """Measure latency and memory of ARTIFACTS of one model beside others, which take turns in one process.
 
     \b
     Example:
       edgeexport bench build/sam2/xnnpack-fp32 --against eager,compile,stock --threads 1 --size points=1,3
+      edgeexport bench build/sam2/xnnpack-fp32 --board raspberry_pi_5 --at ssh://pi@raspberrypi.local --threads 4
     """
     from edgeexport.bench import bench
 
     measured.refuse_existing(out, force)
+    if board is not None and at is None:
+        raise UsageError("--board needs --at, where the board is: measured is what runs there.")
     found = bench(
-        artifacts, against=[name for name in against.split(",") if name], baseline=baseline, threads=threads, rounds=rounds,
-        sizes=options.sizes(sizes), methods=methods, runner=None if runner == "python" else runner, progress=display.progress(quiet=as_json),
+        artifacts, against=None if against is None else [name for name in against.split(",") if name], baseline=baseline, threads=threads, rounds=rounds,
+        sizes=options.sizes(sizes), methods=methods, runner={"python": None}.get(runner, runner) if at is None else options.board_at(board, at),
+        progress=display.progress(quiet=as_json),
     )  # fmt: skip
     if out is not None:
         measured.write(out, found, "bench")
@@ -49,7 +56,8 @@ def _print(found: dict) -> None:
 
     console = display.console()
     machine = found["machine"]
-    console.print(f"{found['model']} on {machine['cpu']}, {machine['cores']} cores", soft_wrap=True)
+    board = f" ({found['board']} at {found['at']})" if "board" in found else ""
+    console.print(f"{found['model']} on {machine['cpu']}, {machine['cores']} cores{board}", soft_wrap=True)
     table = display.table("Latency in ms", "method", "sizes", "threads", "", "p50", "p90", "p95", "p99", "least", "mean", "first call", "load", "ratio (spread)")
     for row in found["rows"]:
         where = (row["method"], ", ".join(f"{k}={v}" for k, v in row["sizes"].items()), str(row["threads"]))

@@ -17,6 +17,7 @@ from edgeexport.cli import display
 @click.option("--batch", metavar="MIN:MAX", help="Range of the batch dimension.  [default: the model's own]")
 @click.option("--cpu-isa", metavar="LEVEL", help="aoti: instructions that the server's CPU has: x86-64-v3 (from 2013 on), x86-64-v4 (AVX-512), native.  [default: x86-64-v3]")
 @click.option("--device", metavar="cpu|cuda", help="aoti: where it runs.  [default: cpu]")
+@click.option("--etrecord", is_flag=True, help="xnnpack: keep an ETRecord of each method, for ExecuTorch's Inspector; it holds the method's weights once more.")
 @click.option("--board", metavar="NAME", help="What the program must fit, before and after lowering; its CPU is what aoti compiles for.")
 @click.option("--out", "outs", multiple=True, type=click.Path(path_type=Path), help="Folder to write, one a target.  [default: build/MODEL/TARGET-PRECISION]")
 @click.option("--force", is_flag=True, help="Replace an artifact that is there.")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from edgeexport.cli import display
+from edgeexport.cli import display, options
 from edgeexport.errors import CheckFailed, UsageError
 
 
@@ -32,17 +32,17 @@ def command(artifact: Path, runner: str, board: str | None, emulate: bool, at: s
     from edgeexport.artifact import open_artifacts
     from edgeexport.checks import run_checks, to_json
     from edgeexport.runtime.program import Runtime
-    from edgeexport.runtime.remote import kind_of
 
-    if board is None and (emulate or at is not None):
-        raise UsageError("--emulate needs a --board to emulate." if emulate else "--at needs the --board that is there.")
     if emulate and at is not None:
         raise UsageError("--emulate and --at cannot both be: a board is emulated here, or it is there.")
+    if emulate and board is None:
+        raise UsageError("--emulate needs a --board to emulate.")
+    runtime = {"python": None}.get(runner, runner)
     if at is not None:
-        kind_of(at)
-    if board is not None:
+        runtime = options.board_at(board, at)
+    elif board is not None:
         boards.board(board)
-    runtime = str(Runtime("native", board, at or "")) if emulate or at else {"python": None}.get(runner, runner)
+        runtime = str(Runtime("native", board)) if emulate else runtime
     findings = []
     for opened in open_artifacts(artifact):
         with display.progress(quiet=as_json).step(f"check the files of {opened.side}"):

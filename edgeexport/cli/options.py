@@ -5,6 +5,19 @@ from __future__ import annotations
 from edgeexport.errors import UsageError
 
 
+def board_at(board: str | None, at: str) -> str:
+    """The runtime of the board that is at an address. Raises UsageError for no such board, or no address."""
+    from edgeexport import boards
+    from edgeexport.runtime.program import Runtime
+    from edgeexport.runtime.remote import kind_of
+
+    if board is None:
+        raise UsageError("--at needs the --board that is there.")
+    boards.board(board)
+    kind_of(at)
+    return str(Runtime("native", board, at))
+
+
 def sizes(texts: tuple[str, ...]) -> dict[str, list[int]]:
     """DIM=N or DIM=N,N.. of `--size`, by dimension. Raises UsageError."""
     return dict(_sizes(text) for text in texts)

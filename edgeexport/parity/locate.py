@@ -67,8 +67,9 @@ def locate(artifact: Artifact, kept: Artifact, method: str) -> tuple[Place, ...]
 def _recipe(artifact: Artifact):
     """The recipe that the manifest names, with its passes and settings."""
     recorded = artifact.manifest["recipe"]
-    settings = {"cpu_isa": recorded["settings"]["cpu_isa"]["name"], "device": recorded["settings"]["device"]} if recorded["settings"] else {}
-    recipe = catalog.recipe(recorded["name"], recorded["precision"], settings)
+    settings = recorded["settings"]
+    asked = {"cpu_isa": settings["cpu_isa"]["name"], "device": settings["device"]} if "cpu_isa" in settings else {}
+    recipe = catalog.recipe(recorded["name"], recorded["precision"], asked)
     return dataclasses.replace(recipe, passes=tuple(p for p in recipe.passes if p.__name__ in recorded["passes"]))
 
 

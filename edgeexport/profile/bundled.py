@@ -1,4 +1,14 @@
-"""A `.bpte`: the program with the recorded cases and eager's answers in one file, which ExecuTorch's own tools run and verify."""
+"""A `.bpte`: the program with the recorded cases and eager's answers in one file, which ExecuTorch's own tools run and verify.
+
+In Python it is `executorch.extension.pybindings.portable_lib` (the examples of the documentation call a `load_bundled_input`, which 1.5 does not have):
+
+    module = portable_lib._load_bundled_program_from_buffer(Path("model.bpte").read_bytes())
+    answers = module.verify_result_with_bundled_expected_output("encode_image", 0, rtol, atol)      # raises RuntimeError where they differ
+
+Cases are numbered within their method, in the order of the manifest without those that start from a state; their sizes may differ. An
+element may differ by atol + rtol x its expected value. A tolerance of this project is relative to the range of the whole answer, so give atol = tolerance x
+range: the defaults (1e-5, 1e-8) refuse right elements that are close to zero.
+"""
 
 from __future__ import annotations
 

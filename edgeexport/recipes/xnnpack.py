@@ -72,8 +72,8 @@ PASSES = (
 )
 
 
-def recipe(precision: str) -> EdgeRecipe:
-    """The recipe for a precision of PRECISIONS."""
+def recipe(precision: str, etrecord: bool = False) -> EdgeRecipe:
+    """The recipe for a precision of PRECISIONS; with `etrecord` it keeps an ETRecord of each method beside the program."""
     return EdgeRecipe(
         name="xnnpack",
         precision=precision,
@@ -82,6 +82,7 @@ def recipe(precision: str) -> EdgeRecipe:
         partitioner=DynamicPartitioner,
         edge_passes=lambda: (InferViewDimension(),),
         around=folded_transposes,
+        etrecord=etrecord,
     )
 
 

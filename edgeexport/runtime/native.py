@@ -44,13 +44,15 @@ class Engine:
         """On this machine, on the emulated `board`, or on the board `at` an address; `runner` is the command to start instead. Raises UsageError, RuntimeFault."""
         self._place = Here(runner) if runner else place_of(board, at)
         self._session = Session(self._place, 1 if board and not at else _threads)  # an emulator counts instructions in one thread
-        self._session.ask({"do": "load", "program": self._place.program(artifact.program_path.resolve())})
+        self._program_ms = self._session.ask({"do": "load", "program": self._place.program(artifact.program_path.resolve())})["load_ms"]
+        self._method_ms: dict[str, float] = {}
+        self._last: dict[str, Any] = {}
         self._called: list[str] = []
         self._entries = artifact.methods
 
     def method(self, name: str) -> Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]:
         """A method, loaded. Raises RuntimeFault."""
-        self._session.ask({"do": "load_method", "method": name})
+        self._method_ms[name] = self._session.ask({"do": "load_method", "method": name})["load_ms"]
         return lambda tensors: self.call(name, tensors)[0]
 
     def call(self, name: str, tensors: Sequence[torch.Tensor], warmup: int = 0, repeat: int = 1) -> tuple[list[torch.Tensor], list[float]]:
@@ -59,11 +61,19 @@ class Engine:
         for number, tensor in enumerate(tensors):
             file = self._place.write(f"in{number}", tensor.contiguous().flatten().view(torch.uint8).numpy().tobytes())
             inputs.append({"file": file, "dtype": str(tensor.dtype).removeprefix("torch."), "shape": list(tensor.shape)})
-        answer = self._session.ask(
-            {"do": "call", "method": name, "inputs": inputs, "outputs": self._place.path("out"), "warmup": warmup, "repeat": repeat}
-        )  # fmt: skip
+        self._last = {"do": "call", "method": name, "inputs": inputs, "outputs": self._place.path("out"), "warmup": warmup, "repeat": repeat}
+        answer = self._session.ask(self._last)
         self._called += [name] * (warmup + repeat)
         return [_tensor(output, self._place.read(output["file"])) for output in answer["outputs"]], answer["latency_ms"]
+
+    def again(self) -> float:
+        """The latency in ms of the last call, made once more: no tensor is sent, and the answer is not fetched. Raises RuntimeFault."""
+        self._called.append(self._last["method"])
+        return self._session.ask(self._last | {"warmup": 0, "repeat": 1})["latency_ms"][0]
+
+    def load_ms(self, name: str) -> float:
+        """What the runtime took to load the program and the method, which has been loaded."""
+        return self._program_ms + self._method_ms[name]
 
     def instructions(self, name: str) -> list[dict[str, int]]:
         """Instructions of each call of a method so far, all and by kind, as the emulator counted them; nothing on a real CPU."""

@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import BinaryIO
+from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
 from edgeexport.boards import Board
@@ -207,6 +207,16 @@ class Device:
         if missing:
             raise UsageError(f"The CPU of {self.transport.url} lacks {', '.join(missing)}, which the board {board.name} has: it is another device.")
         return folder
+
+    def machine(self) -> dict[str, Any]:
+        """What the device says of its CPU (or else the device's name), cores, memory and system. Raises RuntimeFault."""
+        script = (
+            "nproc 2>/dev/null || grep -c ^processor /proc/cpuinfo; grep MemTotal /proc/meminfo; uname -srm; "
+            "grep -m 1 '^model name' /proc/cpuinfo || cat /proc/device-tree/model 2>/dev/null || getprop ro.product.model 2>/dev/null || echo"
+        )
+        *_, cores, memory, system, cpu = self.transport.run(script, "say what it has").splitlines()
+        cpu = cpu.rpartition(": ")[2].strip("\0 ") or "a CPU that gives no name"
+        return {"cpu": cpu, "cores": int(cores), "memory_bytes": int(memory.split()[1]) * 1024, "system": system.strip()}
 
     def keep(self, files: Mapping[str, Path]) -> str:
         """The folder on the device with these files, by name; sent if they are not all there as they are here. Raises RuntimeFault."""
