@@ -23,7 +23,7 @@ ROWS = [
     {"capture", "passes", "runtime", "link", "forecast"},
     {"programs"},
     {"state"},
-    {"rewrite", "artifact", "compare", "weights", "images", "audio"},
+    {"rewrite", "artifact", "compare", "weights", "images", "audio", "model_schema"},
     {"method", "archive"},
     {"inputs", "boards", "measured"},
     {"cpu_isa"},
