@@ -41,8 +41,8 @@ def plain_name(operator: str) -> str:
 
 def is_program(path: Path) -> bool:
     """Whether a file is, by its name or its first bytes, an ExecuTorch program, damaged or not."""
-    if path.suffix == ".pte":
-        return True
+    if path.suffix == ".pte" or not path.is_file():
+        return path.suffix == ".pte" and not path.is_dir()
     with open(path, "rb") as file:
         return file.read(8)[4:6] == b"ET"
 
