@@ -13,7 +13,7 @@ PACKAGE = Path(edgeexport.__file__).parent
 ROWS = [
     {"__main__"},
     {"cli"},
-    {"build", "parity", "bench", "profile", "serve", "bundle", "report"},
+    {"build", "parity", "bench", "profile", "serve", "bundle", "report", "selective_build"},
     {"checks"},
     {"catalog"},
     {"models", "recipes"},
