@@ -15,7 +15,8 @@ import subprocess
 import sys
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 from edgeexport.errors import RuntimeFault, UsageError
@@ -42,8 +43,14 @@ def kernel_code_bytes(operators: Iterable[str], folder: Path) -> dict[str, int]:
     for library, begins in known.items():
         wanted = [begin for name in set(operators) & begins.keys() for begin in begins[name]]
         if wanted:
-            found[library] = _Code(folder / library).reached_bytes(wanted)
+            found[library] = _code(folder / library).reached_bytes(wanted)
     return found
+
+
+@cache
+def _code(path: Path) -> _Code:
+    """Read once a process: disassembling takes seconds."""
+    return _Code(path)
 
 
 class _Code:
@@ -51,7 +58,8 @@ class _Code:
 
     def __init__(self, path: Path):
         self._path = path
-        self._functions = sorted({(int(a, 16), int(b, 16)) for a, b in _FRAME.findall(self._said("readelf", "--debug-dump=frames"))})
+        frames = (_FRAME.search(line) for line in self._lines("readelf", "--debug-dump=frames"))
+        self._functions = sorted({(int(frame[1], 16), int(frame[2], 16)) for frame in frames if frame})
         self._starts = [start for start, _ in self._functions]
         self._symbols = self._exported()
         self._pointers = self._relocated()
@@ -68,11 +76,13 @@ class _Code:
                 left += self._leads[function]
         return sum(end - start for start, end in map(self._functions.__getitem__, seen))
 
-    def _said(self, program: str, *options: str) -> str:
-        done = subprocess.run([tool(program, "binutils"), *options, str(self._path)], capture_output=True, text=True)
-        if done.returncode != 0:
-            raise RuntimeFault(f"{program} cannot read {self._path}: {done.stderr.strip()[-300:]}")
-        return done.stdout
+    def _lines(self, program: str, *options: str) -> Iterator[str]:
+        """What one of the binutils says of the library, line by line: a disassembly is ten times as large as the code."""
+        command = [tool(program, "binutils"), *options, str(self._path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:
+            yield from child.stdout
+        if child.returncode != 0:
+            raise RuntimeFault(f"{program} cannot read {self._path} (exit code {child.returncode}).")
 
     def _at(self, address: int) -> int | None:
         """The function that an address is in."""
@@ -80,13 +90,13 @@ class _Code:
         return index if index >= 0 and address < self._functions[index][1] else None
 
     def _exported(self) -> dict[str, int]:
-        lines = (line.split() for line in self._said("nm", "-D", "--defined-only").splitlines())
+        lines = (line.split() for line in self._lines("nm", "-D", "--defined-only"))
         return {parts[2].partition("@")[0]: int(parts[0], 16) for parts in lines if len(parts) == 3}
 
     def _relocated(self) -> dict[int, int]:
         """What the loader writes into the library: the address that each place will hold."""
         found = {}
-        for line in self._said("readelf", "--relocs", "--wide").splitlines():
+        for line in self._lines("readelf", "--relocs", "--wide"):
             parts = line.split()
             if "R_X86_64_RELATIVE" in parts:
                 found[int(parts[0], 16)] = int(parts[-1], 16)
@@ -96,7 +106,7 @@ class _Code:
 
     def _edges(self) -> dict[int, set[int | None]]:
         leads: dict[int, set[int | None]] = defaultdict(set)
-        for line in self._said("objdump", "--disassemble", "--no-show-raw-insn", "--section=.text").splitlines():
+        for line in self._lines("objdump", "--disassemble", "--no-show-raw-insn", "--section=.text"):
             place, colon, rest = line.partition(":\t")
             if colon and ("# " in rest or "<" in rest) and (function := self._at(int(place, 16))) is not None:
                 leads[function].update(self._targets(rest))
