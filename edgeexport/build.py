@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgeexport import boards, catalog
+from edgeexport import boards, catalog, model_schema
 from edgeexport.artifact import FORMAT, GOLDEN, PROGRAMS, Artifact, Staging, input_to_json, open_artifact, record, staged, write_manifest
 from edgeexport.checks import run_checks, to_json
 from edgeexport.errors import CheckFailed, UsageError
@@ -120,7 +120,7 @@ def _emit(request: _Request, source: _Source, recipe: Recipe, passes: tuple, sta
             programs[name], reports[name] = _rewrite(captured, passes)
     program = f"{request.model.name}{recipe.suffix}"
     with progress.step(f"lower to {recipe.name}"):
-        emitted = recipe.emit(programs, staging.folder / program)
+        emitted = recipe.emit(programs, staging.folder / program, **_constants(request, source, recipe, programs))
     for name, content in source.files.items():
         (staging.folder / name).write_bytes(content)
     if recipe.keeps_programs:
@@ -147,6 +147,13 @@ def _emit(request: _Request, source: _Source, recipe: Recipe, passes: tuple, sta
         "timings": progress.timings(),
     }
     return _check_and_publish(staging, manifest, request.board or "", progress)
+
+
+def _constants(request: _Request, source: _Source, recipe: Recipe, programs: Mapping) -> dict[str, Mapping[str, str]]:
+    """What the program says about itself, for a recipe whose programs can."""
+    if not recipe.holds_constants:
+        return {}
+    return {"constants": {model_schema.METHOD: model_schema.model_schema(request.model, request.precision, source.weights, source.methods, programs)}}
 
 
 def _check_and_publish(staging: Staging, manifest: dict, board: str, progress: Progress) -> Artifact:

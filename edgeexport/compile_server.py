@@ -50,6 +50,9 @@ class ServerRecipe:
     keeps_programs: ClassVar[bool] = True
     """Whether the artifact holds the captured ExportedPrograms too."""
 
+    holds_constants: ClassVar[bool] = False
+    """Whether the program can hold methods that return a constant."""
+
     @property
     def settings(self) -> dict[str, Any]:
         """What the manifest keeps: the device, the CPU flags without which the package must not be loaded, and Inductor's settings."""

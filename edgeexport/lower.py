@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, Protocol
 
 import torch
@@ -69,6 +70,9 @@ class EdgeRecipe:
     keeps_programs: ClassVar[bool] = False
     """Whether the artifact holds the captured ExportedPrograms too."""
 
+    holds_constants: ClassVar[bool] = True
+    """Whether the program can hold methods that return a constant."""
+
     @property
     def settings(self) -> dict[str, Any]:
         """What a user set."""
@@ -77,8 +81,11 @@ class EdgeRecipe:
     def require(self) -> None:
         """Lowering needs nothing of the machine."""
 
-    def emit(self, programs: Mapping[str, ExportedProgram], path: Path) -> dict[str, Delegation]:
-        """Lower `programs`, write them to `path`, with SOURCES and what else is kept beside it, and say per method what was delegated. Raises LoweringError."""
+    def emit(self, programs: Mapping[str, ExportedProgram], path: Path, constants: Mapping[str, str] = MappingProxyType({})) -> dict[str, Delegation]:
+        """Lower `programs`, write them to `path`, with SOURCES and what else is kept beside it, and say per method what was delegated. Raises LoweringError.
+
+        `constants` are texts by the name of the method that returns each.
+        """
         partitioners = {name: self.partitioner() for name in programs}
         try:
             with no_backend_guards(), self.around() as delegates, _without_collector():
@@ -88,6 +95,7 @@ class EdgeRecipe:
                     transform_passes={name: list(self.edge_passes()) for name in programs},
                     # The core ATen check runs before delegation and refuses operators that the partitioner keeps whole.
                     compile_config=EdgeCompileConfig(_check_ir_validity=False),
+                    constant_methods=dict(constants),
                     generate_etrecord=self.etrecord,
                 )
                 _check_bounds(edge, programs)

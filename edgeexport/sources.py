@@ -94,6 +94,8 @@ def write_sources(folder: Path, known: Mapping[str, Mapping[int, Origin]], final
     numbers: dict[Source, int] = {}
     methods = {}
     for plan in final.executorch_program.execution_plan:
+        if plan.name not in known:
+            continue  # a constant method: nothing is computed
         places = {handle: numbers.setdefault(origin.source, len(numbers)) for handle, origin in known[plan.name].items()}
         handles = instruction_handles(plan, final.debug_handle_map[plan.name], known[plan.name])
         instructions, inside = {}, {}

@@ -15,7 +15,7 @@ PLACE = TOY.rpartition(":")[0]
 
 def test_findings_cover_every_check_and_every_size(toy_artifact):
     findings = toy_artifact.manifest["findings"]
-    assert {f["check"] for f in findings} == {"loads", "operators", "numerics", "dynamic_bounds", "memory", "delegation"}
+    assert {f["check"] for f in findings} == {"loads", "operators", "numerics", "dynamic_bounds", "memory", "delegation", "model_schema"}
     numerics = [f for f in findings if f["check"] == "numerics"]
     assert len(numerics) == 7, "six sizes of photographs, and noise"
     assert all("SQNR" in f["measured"] and "<=" in f["limit"] for f in numerics)

@@ -32,6 +32,7 @@ CHECKS = {
     "memory": (PTE,),
     "package_size": (PT2,),
     "delegation": (PTE,),
+    "model_schema": (PTE,),
     "runners": (PTE,),
     "peak_memory": (PTE,),
     "instructions": (PTE,),

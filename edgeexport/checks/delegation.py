@@ -6,14 +6,12 @@ from collections.abc import Iterator
 
 from edgeexport.method import Finding
 from edgeexport.runtime.program import Program
+from edgeexport.runtime.pte import read_program
 
 
 def check(program: Program) -> Iterator[Finding]:
     """One finding a method: number of delegates, nodes inside, and each kind of operator outside with the reason."""
-    from executorch.exir._serialize._program import deserialize_pte_binary
-
-    parsed = deserialize_pte_binary(program.artifact.program_path.read_bytes())
-    plans = {p.name: p for p in getattr(parsed, "program", parsed).execution_plan}
+    plans = {plan.name: plan for plan in read_program(program.artifact.program_path).execution_plan}
     for name, entry in program.artifact.methods.items():
         counted = entry["delegation"]
         found = len(plans[name].delegates)

@@ -74,11 +74,12 @@ def findings_table(findings: list) -> Any:
     """Findings (as manifest data): verdict, measured beside allowed."""
     made = table("Checks", "", "check", "method", "measured", "allowed")
     for finding in findings:
-        made.add_row(verdict(finding["passed"]), finding["check"], finding["method"] or "", _plain(finding["measured"]), _plain(finding["limit"]))
+        made.add_row(verdict(finding["passed"]), finding["check"], finding["method"] or "", plain(finding["measured"]), plain(finding["limit"]))
     return made
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
+    """Text that is nobody's markup."""
     from rich.markup import escape
 
     return escape(text)

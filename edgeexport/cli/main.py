@@ -23,7 +23,8 @@ COMMANDS = {
     "bundle": "Write artifacts of one model into one archive.",
     "serve": "Serve a server package over HTTP.",
     "report": "Write a page about artifacts, with plots.",
-    "show": "Show what an artifact takes, returns and measured.",
+    "operators": "List what programs need of a runtime, and check one for it.",
+    "show": "Show what an artifact, or any .pte, takes, returns and needs.",
 }
 
 

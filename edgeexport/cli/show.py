@@ -8,19 +8,29 @@ import click
 
 from edgeexport.cli import display
 
+SHOWN = 300
+"""Characters of a constant that are printed."""
+
 
 @click.command(name="show")
 @click.argument("artifact", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the manifest, or what is in the .pte, as JSON.")
 def command(artifact: Path, as_json: bool) -> None:
     """Show ARTIFACT, or each of an archive: methods, inputs and outputs, sizes, versions, findings.
+
+    For a .pte alone, of edgeexport or not, it is what the file says: tensors, backends, operators, memory, constants.
 
     \b
     Example:
       edgeexport show build/sam2/xnnpack-fp32
+      edgeexport show someone_elses.pte
     """
     from edgeexport.artifact import open_artifacts
+    from edgeexport.runtime.pte import is_program
 
+    if is_program(artifact):
+        _show_program(artifact, as_json)
+        return
     manifests = [opened.manifest for opened in open_artifacts(artifact)]
     if as_json:
         display.print_json(manifests if len(manifests) > 1 else manifests[0])
@@ -68,3 +78,97 @@ def _print_method(console, method: dict) -> None:
 
 def _shape(sizes: list) -> str:
     return r"\[" + ", ".join(map(str, sizes)) + "]"
+
+
+def _show_program(path: Path, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    from edgeexport.runtime.contents import read_contents
+
+    contents = read_contents(path)
+    if as_json:
+        methods = [asdict(method) | {"planned_bytes": method.planned_bytes} for method in contents.methods]
+        display.print_json(asdict(contents) | {"methods": methods})
+        return
+    console = display.console()
+    _print_file(console, contents)
+    for method in contents.methods:
+        _print_contents(console, method, (contents.schema or {}).get(method.name))
+    _print_constants(console, contents)
+
+
+def _print_file(console, contents) -> None:
+    console.print(f"[bold]{contents.file}[/bold]: {contents.size_bytes / 1e6:.2f} MB, read from the file alone", soft_wrap=True)
+    console.print(
+        f"  program {contents.flatbuffer_bytes / 1e3:.1f} kB, its constants {contents.constant_bytes / 1e6:.2f} MB, {contents.named} weights of delegates "
+        f"{contents.named_bytes / 1e6:.2f} MB, first values of state {contents.state_bytes / 1e6:.2f} MB", soft_wrap=True,
+    )  # fmt: skip
+
+
+def _print_contents(console, method, described: dict | None) -> None:
+    """A method, with names, sizes and meanings from the program's own description where there is one."""
+    tensors = display.table(f"{method.name} ({method.instructions} instructions)", "", "name", "kind", "dtype", "sizes", "shape", "range", "meaning")
+    for side, key, values in (("in", "inputs", method.inputs), ("out", "outputs", method.outputs)):
+        for number, value in enumerate(values):
+            about = _described(described, key, number)
+            cells = (about.get("name", number), value.kind, value.dtype or "", _sizes(value, about), value.shape or "", _range(about), about.get("meaning", ""))
+            tensors.add_row(side, *(display.plain(str(cell)) for cell in cells))
+    console.print(tensors)
+    for backend in method.backends:
+        console.print(f"  {backend.delegates} delegates of {backend.name}, {backend.size_bytes / 1e3:.1f} kB", soft_wrap=True, markup=False)
+    arenas = ", ".join(f"arena {number}: {size / 1e6:.2f} MB" for number, size in method.arena_bytes.items())
+    console.print(f"  planned memory {method.planned_bytes / 1e6:.2f} MB" + (f" ({arenas})" if arenas else ""))
+    for name, count in method.operators.items():
+        console.print(f"  outside: {count} x {name}", soft_wrap=True, markup=False)
+
+
+def _described(described, key: str, number: int) -> dict:
+    """What a program says of a tensor of its own; anyone may have written it."""
+    tensors = described.get(key) if isinstance(described, dict) else None
+    about = tensors[number] if isinstance(tensors, list) and number < len(tensors) else None
+    return about if isinstance(about, dict) else {}
+
+
+def _sizes(value, about: dict) -> str:
+    """The sizes in the file, a dynamic one with its name and least where the program says them: [batch 1..16, 3]."""
+    if value.sizes is None:
+        return ""
+    domains = about.get("shape") if isinstance(about.get("shape"), list) else []
+    said = [domain if isinstance(domain, dict) else {} for domain in domains] + [{}] * len(value.sizes)
+    return "[" + ", ".join(_size(size, domain) for size, domain in zip(value.sizes, said)) + "]"
+
+
+def _size(size: int, domain: dict) -> str:
+    match domain:
+        case {"kind": "range", "range": {"min": least, "max": most}}:
+            return f"{domain.get('name', '')} {least}..{most}".strip()
+    return str(size)
+
+
+def _range(about: dict) -> str:
+    match about.get("range"):
+        case [least, most]:
+            return f"{least} to {most} {about.get('unit') or ''}".strip()
+    return ""
+
+
+def _print_constants(console, contents) -> None:
+    from edgeexport.model_schema import METHOD
+
+    for name, values in contents.constants.items():
+        if name != METHOD or contents.schema is None:
+            console.print(f"constant {name}: {', '.join(map(_cut, values))}", soft_wrap=True, markup=False)
+    if contents.schema is None:
+        return
+    entry = contents.schema.get(METHOD)
+    about = entry.get("about") if isinstance(entry, dict) else None
+    console.print(f"constant {METHOD}: describes {', '.join(name for name in contents.schema if name != METHOD)} (all of it with --json)", soft_wrap=True, markup=False)
+    for key, value in about.items() if isinstance(about, dict) else ():
+        console.print(f"  {key}: {_cut(value)}", soft_wrap=True, markup=False)
+
+
+def _cut(value) -> str:
+    import json
+
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}... ({len(text)} characters)"

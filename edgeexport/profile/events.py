@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from edgeexport.errors import RuntimeFault
+from edgeexport.runtime.pte import is_constant, operator_name, read_program
 
 CALL, DELEGATE, EXECUTE = "OPERATOR_CALL", "DELEGATE_CALL", "Method::execute"
 
@@ -94,17 +95,13 @@ def _ms(start: int, end: int) -> float:
 
 def _names(program: Path) -> dict[str, dict[int, str]]:
     """The operator or backend that each instruction calls, by method."""
-    from executorch.exir._serialize._program import deserialize_pte_binary
-
-    parsed = deserialize_pte_binary(program.read_bytes())
-    return {plan.name: dict(_called(plan)) for plan in getattr(parsed, "program", parsed).execution_plan}
+    return {plan.name: dict(_called(plan)) for plan in read_program(program).execution_plan if not is_constant(plan)}
 
 
 def _called(plan) -> Iterator[tuple[int, str]]:
     for index, instruction in enumerate(plan.chains[0].instructions):
         call = instruction.instr_args
         if hasattr(call, "op_index"):
-            operator = plan.operators[call.op_index]
-            yield index, f"{operator.name}.{operator.overload}" if operator.overload else operator.name
+            yield index, operator_name(plan.operators[call.op_index])
         elif hasattr(call, "delegate_index"):
             yield index, plan.delegates[call.delegate_index].id

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from edgeexport.runtime.pte import is_constant, operator_name, read_program
+
 STATE_ARENA = 2
 """Where lowering puts the buffers that calls change, at the same place for every method (`share_mutable_buffers`); they live on between calls."""
 
@@ -64,11 +66,8 @@ def _covered(tensors: Iterable[Lifetime]) -> int:
 
 
 def read_memory_plans(path: Path) -> tuple[MemoryPlan, ...]:
-    """The memory plan of each method of a `.pte`."""
-    from executorch.exir._serialize._program import deserialize_pte_binary
-
-    parsed = deserialize_pte_binary(Path(path).read_bytes())
-    return tuple(_memory_plan(plan) for plan in getattr(parsed, "program", parsed).execution_plan)
+    """The memory plan of each method of a `.pte` that computes something."""
+    return tuple(_memory_plan(plan) for plan in read_program(path).execution_plan if not is_constant(plan))
 
 
 def _memory_plan(plan) -> MemoryPlan:
@@ -115,6 +114,5 @@ def _lifetime(tensor, touched: list[int], end: int) -> Lifetime:
 def _called(plan, instruction) -> str:
     kind = type(instruction).__name__
     if kind == "KernelCall":
-        operator = plan.operators[instruction.op_index]
-        return f"{operator.name}.{operator.overload}" if operator.overload else operator.name
+        return operator_name(plan.operators[instruction.op_index])
     return plan.delegates[instruction.delegate_index].id if kind == "DelegateCall" else kind
