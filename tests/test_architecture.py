@@ -13,7 +13,7 @@ PACKAGE = Path(edgeexport.__file__).parent
 ROWS = [
     {"__main__"},
     {"cli"},
-    {"build", "parity", "bench", "profile", "serve", "bundle", "report"},
+    {"build", "parity", "bench", "profile", "serve", "bundle", "report", "mobile"},
     {"checks"},
     {"catalog"},
     {"models", "recipes"},
@@ -23,7 +23,7 @@ ROWS = [
     {"capture", "passes", "runtime", "link", "forecast"},
     {"programs"},
     {"state"},
-    {"rewrite", "artifact", "compare", "weights", "images", "audio"},
+    {"rewrite", "artifact", "compare", "weights", "images", "audio", "samples"},
     {"method", "archive"},
     {"inputs", "boards", "measured"},
     {"cpu_isa"},
