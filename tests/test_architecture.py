@@ -13,7 +13,7 @@ PACKAGE = Path(edgeexport.__file__).parent
 ROWS = [
     {"__main__"},
     {"cli"},
-    {"build", "parity", "bench", "profile", "serve", "bundle", "report", "selective_build"},
+    {"build", "parity", "bench", "profile", "serve", "bundle", "report", "selective_build", "mobile"},
     {"checks"},
     {"catalog"},
     {"models", "recipes"},
@@ -24,7 +24,7 @@ ROWS = [
     {"capture", "passes", "runtime", "link", "forecast"},
     {"programs"},
     {"state"},
-    {"rewrite", "artifact", "compare", "weights", "images", "audio", "model_schema"},
+    {"rewrite", "artifact", "compare", "weights", "images", "audio", "model_schema", "samples"},
     {"method", "archive"},
     {"inputs", "boards", "measured"},
     {"cpu_isa"},
