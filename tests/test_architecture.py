@@ -13,7 +13,7 @@ PACKAGE = Path(edgeexport.__file__).parent
 ROWS = [
     {"__main__"},
     {"cli"},
-    {"build", "parity", "bench", "profile", "serve", "bundle", "report"},
+    {"build", "parity", "bench", "profile", "serve", "bundle", "report", "mobile"},
     {"checks"},
     {"catalog"},
     {"models", "recipes"},
@@ -21,7 +21,7 @@ ROWS = [
     {"lower", "compile_server", "segmentation", "video", "speech", "captions", "decoding", "segmentation_methods"},
     {"sources"},
     {"capture", "passes", "runtime", "link", "forecast"},
-    {"programs"},
+    {"programs", "calls"},
     {"state"},
     {"rewrite", "artifact", "compare", "weights", "images", "audio"},
     {"method", "archive"},
