@@ -23,7 +23,7 @@ ROWS = [
     {"capture", "passes", "runtime", "link", "forecast"},
     {"programs", "calls"},
     {"state"},
-    {"rewrite", "artifact", "compare", "weights", "images", "audio"},
+    {"rewrite", "artifact", "compare", "weights", "images", "audio", "samples"},
     {"method", "archive"},
     {"inputs", "boards", "measured"},
     {"cpu_isa"},

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edgeexport.method import Option, Pipeline
+from edgeexport.method import Pipeline
+from edgeexport.samples import options_of
 
 NUMBERS = 1e-3
 """Scores, coordinates and times of two programs may differ by this much of the larger; text, labels and token ids by nothing."""
@@ -34,21 +35,7 @@ class Difference:
 
 def run_pipeline(program, pipeline: Pipeline, folder: Path, given: Mapping[str, Any]) -> dict[str, Any]:
     """Run on samples drawn the same for every side, or on what is `given` by option name; written files become part of the result."""
-    options: dict[str, Any] = {}
-    written: dict[str, Path] = {}
-    for option in pipeline.options:
-        name = option.name.replace("-", "_")
-        if option.kind == "output":
-            if option.sample is None:
-                continue
-            written[name] = folder / f"{name}.out"
-            options[name] = str(written[name])
-        elif option.name in given:
-            options[name] = given[option.name]
-        elif option.sample is not None:
-            options[name] = _sample(option, folder)
-        elif option.default is not None:
-            options[name] = option.default
+    options, written = options_of(pipeline, folder, given)
     result = dict(pipeline.run(program, **options))
     result |= {name: json.loads(path.read_bytes()) for name, path in written.items() if path.is_file() and not _is_picture(path)}
     # What a caption calls the program, and where files are: there sides differ, and should.
@@ -62,63 +49,6 @@ def _comparable(value: Any, ours: str, paths: set[str]) -> Any:
     if isinstance(value, (list, tuple)):
         return [_comparable(v, ours, paths) for v in value]
     return value.replace(ours, "") if isinstance(value, str) else value
-
-
-def _sample(option: Option, folder: Path) -> Any:
-    """A made photo, sound or film; other samples are values."""
-    makers = {"photo": _photo, "sound": _sound, "frames": _frames}
-    value = makers[option.sample](folder) if option.sample in makers else option.sample
-    return (value,) if option.multiple else value
-
-
-def _photo(folder: Path) -> str:
-    """A photograph of a person, 640 x 480."""
-    path = folder / "photo.png"
-    _save(_pixels(480, 640), path)
-    return str(path)
-
-
-def _frames(folder: Path) -> str:
-    """32 frames of a photograph that is panned over, 320 x 256."""
-    wide = _pixels(256, 352)
-    frames = folder / "frames"
-    frames.mkdir()
-    for index in range(32):
-        _save(wide[:, :, index : index + 320], frames / f"{index:03}.png")
-    return str(frames)
-
-
-def _pixels(height: int, width: int):
-    """A photograph as [3,height,width] in 0..1."""
-    import torch
-
-    from edgeexport.inputs import Photo
-
-    return Photo((0.0,) * 3, (1.0,) * 3).draw((1, 3, height, width), torch.float32, 2, {}, {})[0]
-
-
-def _save(pixels, path: Path) -> None:
-    from PIL import Image
-
-    Image.fromarray((pixels * 255).byte().permute(1, 2, 0).contiguous().numpy()).save(path)
-
-
-def _sound(folder: Path) -> str:
-    """Five seconds of gliding tones, as a WAV file of 16 bits."""
-    import wave
-
-    import torch
-
-    from edgeexport.inputs import Chirp
-
-    samples = Chirp().draw((80_000,), torch.float32, 5, {}, {})
-    path = folder / "sound.wav"
-    with wave.open(str(path), "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(16_000)
-        file.writeframes((samples.clamp(-1, 1) * 32767).short().numpy().tobytes())
-    return str(path)
 
 
 def _is_picture(path: Path) -> bool:
