@@ -22,7 +22,7 @@ ROWS = [
     {"etrecord"},
     {"sources"},
     {"capture", "passes", "runtime", "link", "forecast"},
-    {"programs"},
+    {"programs", "calls"},
     {"state"},
     {"rewrite", "artifact", "compare", "weights", "images", "audio", "model_schema", "samples"},
     {"method", "archive"},
