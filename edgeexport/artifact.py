@@ -30,6 +30,17 @@ FORMAT = 1
 
 
 @dataclass(frozen=True)
+class Kind:
+    """What is written as a folder: what messages call it, and the file in it that tells that it is one."""
+
+    name: str
+    mark: str
+
+
+ARTIFACT = Kind("an artifact", MANIFEST)
+
+
+@dataclass(frozen=True)
 class Artifact:
     """An opened artifact: its folder and its manifest, whose files were found to have the recorded hashes.
 
@@ -194,32 +205,32 @@ def write_manifest(folder: Path, manifest: dict) -> None:
 
 
 @contextlib.contextmanager
-def staged(out: Path, force: bool) -> Iterator[Staging]:
+def staged(out: Path, force: bool, kind: Kind = ARTIFACT) -> Iterator[Staging]:
     """A temporary folder beside `out`; `publish` moves it into place, anything else removes it.
 
     Raises ArtifactError before any work when `out` exists (and `force` was not given, or it is not
-    an artifact), or cannot be written.
+    of the `kind` that is written), or cannot be written.
     """
-    refuse_existing(out, force)
+    refuse_existing(out, force, kind)
     with foreign_errors(str(out)):
         out.parent.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix=f".{out.name}.partial-", dir=out.parent))
         folder.chmod(0o755)
     try:
         with foreign_errors(str(out)):
-            yield Staging(folder, out, force)
+            yield Staging(folder, out, force, kind)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def refuse_existing(out: Path, force: bool) -> None:
+def refuse_existing(out: Path, force: bool, kind: Kind = ARTIFACT) -> None:
     """Raise ArtifactError when `out` may not be written."""
     if not out.exists() and not out.is_symlink():
         return
     if not force:
         raise ArtifactError(f"{out} exists already. Give --force to replace it, or choose another --out.")
-    if not out.is_dir() or (any(out.iterdir()) and not (out / MANIFEST).is_file()):
-        raise ArtifactError(f"{out} is not an artifact, so --force does not replace it. Choose another --out.")
+    if not out.is_dir() or (any(out.iterdir()) and not (out / kind.mark).is_file()):
+        raise ArtifactError(f"{out} is not {kind.name}, so --force does not replace it. Choose another --out.")
 
 
 @dataclass(frozen=True)
@@ -229,11 +240,12 @@ class Staging:
     folder: Path
     out: Path
     force: bool
+    kind: Kind
 
     def publish(self, suffix: str = "") -> Path:
         """Move the folder into place by rename, under `out` with `suffix`; what was there goes away last."""
         target = self.out.with_name(self.out.name + suffix)
-        refuse_existing(target, self.force or bool(suffix))
+        refuse_existing(target, self.force or bool(suffix), self.kind)
         old = None
         if target.exists():
             old = target.with_name(f".{target.name}.old-{self.folder.name[-8:]}")

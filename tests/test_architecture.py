@@ -21,7 +21,7 @@ ROWS = [
     {"lower", "compile_server", "segmentation", "video", "speech", "captions", "decoding", "segmentation_methods"},
     {"sources"},
     {"capture", "passes", "runtime", "link", "forecast"},
-    {"programs"},
+    {"programs", "calls"},
     {"state"},
     {"rewrite", "artifact", "compare", "weights", "images", "audio", "samples"},
     {"method", "archive"},

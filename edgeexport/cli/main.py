@@ -21,6 +21,7 @@ COMMANDS = {
     "parity": "Compare what artifacts of one model say, pair by pair.",
     "bench": "Measure latency and memory beside eager, torch.compile and others.",
     "bundle": "Write artifacts of one model into one archive.",
+    "package": "Write a library project for apps: Android, iOS, C++.",
     "serve": "Serve a server package over HTTP.",
     "report": "Write a page about artifacts, with plots.",
     "show": "Show what an artifact takes, returns and measured.",

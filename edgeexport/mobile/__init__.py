@@ -1,1 +1,244 @@
 """Artifacts as libraries for apps: the program, a typed API, and pre- and post-processing in the platform's own language."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from edgeexport.artifact import Artifact, Kind, open_artifact, record, staged
+from edgeexport.calls import Call, calls_of
+from edgeexport.errors import ArtifactError, UnknownName, UsageError, foreign_errors
+from edgeexport.progress import Progress
+
+RECORD = "edgeexport-package.json"
+"""What a package was made from, and the hash of each of its files."""
+
+PACKAGE = Kind("a package", RECORD)
+
+COPYLEFT = ("AGPL", "GPL")
+"""Licences that ask something of the app that a model is in."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a platform writes a package from. `pipeline` is a key of `golden.RUNS`, or None; `runtime_version` is ExecuTorch's; `notes` are for whoever uses it."""
+
+    artifact: Artifact
+    app_id: str
+    pipeline: str | None
+    calls: tuple[Call, ...]
+    runtime_version: str
+    notes: tuple[str, ...]
+
+    @property
+    def manifest(self) -> Mapping[str, Any]:
+        return self.artifact.manifest
+
+    @property
+    def program_sha256(self) -> str:
+        return self.manifest["files"][self.manifest["program"]]["sha256"]
+
+
+@dataclass(frozen=True)
+class Package:
+    """What was written: the project's folder, files made from it, and what to know about it."""
+
+    path: Path
+    files: tuple[Path, ...]
+    app_id: str
+    pipeline: str | None
+    notes: tuple[str, ...]
+
+
+def package(
+    path: str | Path,
+    platform: str,
+    out: str | Path | None = None,
+    app_id: str | None = None,
+    *,
+    runtime_version: str | None = None,
+    zipped: bool = False,
+    classes: str | Path | None = None,
+    allow_random: bool = False,
+    allow_failed: bool = False,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> Package:
+    """Write the artifact at `path` as a library project for `platform` into `out`, by default beside the artifact.
+
+    `app_id` is the package name of its code, `runtime_version` the ExecuTorch that the app has (default: the one that built the program). `zipped` writes
+    the project into a .zip too, `classes` is a jar of the project's compiled classes to make a platform's own file of. Random weights and
+    failed checks are refused unless allowed.
+    Raises UsageError and its kin before any work for what cannot be; nothing half-written is left.
+    """
+    progress = progress or Progress()
+    writer = _platform(platform)
+    artifact = open_artifact(path, ".pte")
+    _refuse_program(artifact, writer, allow_random, allow_failed)
+    out = Path(out) if out is not None else _beside(Path(path)) / platform
+    _refuse_inside(out, Path(path))
+    request = _request(artifact, writer, app_id, runtime_version)
+    extras = _extras(out, writer, zipped, classes, force)
+    from edgeexport.mobile import golden
+
+    with staged(out, force, PACKAGE) as staging, foreign_errors(str(out)), contextlib.ExitStack() as stack:
+        with progress.step("record the pipeline's answers"):
+            golden.write(golden.record(artifact), staging.folder / writer.GOLDEN)
+        with progress.step(f"write the project for {platform}"):
+            writer.write(request, staging.folder)
+            _write_record(request, platform, staging.folder)
+        partial = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=f".{out.name}.partial-", dir=out.parent)))
+        for extra in extras:
+            with progress.step(f"write {extra.path.name}"):
+                extra.write(request, staging.folder, partial / extra.path.name)
+        staging.publish()
+        for extra in extras:
+            (partial / extra.path.name).replace(extra.path)
+    return Package(out, tuple(extra.path for extra in extras), request.app_id, request.pipeline, request.notes)
+
+
+def platforms() -> list[str]:
+    """The platforms that packages can be written for."""
+    return sorted(path.stem for path in (Path(__file__).parent / "platforms").glob("[a-z]*.py"))
+
+
+def _platform(name: str) -> ModuleType:
+    if name not in platforms():
+        raise UnknownName("platform", name, platforms())
+    return importlib.import_module(f"edgeexport.mobile.platforms.{name}")
+
+
+def _refuse_program(artifact: Artifact, writer: ModuleType, allow_random: bool, allow_failed: bool) -> None:
+    """Raise UsageError for a program that no app should have, or that the platform's runtime does not run."""
+    from edgeexport.runtime.pte import read_methods
+
+    manifest = artifact.manifest
+    if artifact.program_path.suffix != ".pte":
+        raise UsageError(f"{artifact.name} holds {manifest['program']}, which is for servers. Build the model with --target xnnpack and package that.")
+    failed = dict.fromkeys(f["check"] for f in manifest["findings"] if not f["passed"])
+    if failed and not allow_failed:
+        raise UsageError(f"{artifact.name} failed its checks ({', '.join(failed)}), so it is not packaged. Give --allow-failed for a package to look into it with.")
+    if manifest["weights"]["source"] == "random" and not allow_random:
+        raise UsageError(f"{artifact.name} has random weights: what it says means nothing. Build it with a checkpoint, or give --allow-random to try the app around it.")
+    backends = {backend for method in read_methods(artifact.program_path) for backend in method.backends}
+    if backends - writer.BACKENDS:
+        raise UsageError(f"{artifact.name} needs {', '.join(sorted(backends - writer.BACKENDS))}, which {writer.RUNTIME} does not have. It has {', '.join(writer.BACKENDS)}.")
+    for entry in manifest["methods"]:
+        for spec in (*entry["inputs"], *entry["outputs"]):
+            if spec["dtype"] not in writer.DTYPES:
+                raise UsageError(f"'{spec['name']}' of '{entry['name']}' is {spec['dtype']}, which a package has no tensors of. It has {', '.join(writer.DTYPES)}.")
+
+
+def _beside(path: Path) -> Path:
+    """The folder that an artifact is in; one of an archive is where the archive is."""
+    return path.parent.parent if path.parent.is_file() else path.parent
+
+
+def _refuse_inside(out: Path, artifact: Path) -> None:
+    inner, outer = out.resolve(), artifact.resolve()
+    if inner == outer or outer in inner.parents:
+        raise ArtifactError(f"{out} is inside the artifact {artifact}, whose files are not to be changed. Choose another --out.")
+
+
+def _request(artifact: Artifact, writer: ModuleType, app_id: str | None, runtime_version: str | None) -> Request:
+    from edgeexport import catalog
+    from edgeexport.mobile.golden import pipeline_name
+
+    manifest = artifact.manifest
+    pipeline = pipeline_name(catalog.model(manifest["model"]["asked"]))
+    version = _runtime_version(manifest["versions"]["executorch"], runtime_version)
+    return Request(artifact, writer.app_id(app_id, manifest["model"]["name"]), pipeline, calls_of(artifact), version, tuple(_notes(manifest, pipeline, version)))
+
+
+def _runtime_version(built: str, wanted: str | None) -> str:
+    """The version of ExecuTorch that the app has, if it loads what `built` made.
+
+    ExecuTorch promises that a program runs with the next minor or major release, and nothing for a runtime that is older than the
+    program (its runtime/COMPATIBILITY.md). Patch releases are not told apart. Raises UsageError.
+    """
+    if wanted is None:
+        return ".".join(map(str, _version(built)))
+    if _version(wanted)[:2] < _version(built)[:2]:
+        raise UsageError(
+            f"ExecuTorch {wanted} is older than {built}, which made this program: it need not load it (ExecuTorch promises only that newer runtimes load older "
+            f"programs). Give --executorch-version {'.'.join(map(str, _version(built)[:2]))} or newer, or build the program again with {wanted}."
+        )
+    return wanted
+
+
+def _version(text: str) -> tuple[int, ...]:
+    """(major, minor, patch); what follows the numbers is a pre-release or a build, and says nothing here."""
+    found = re.fullmatch(r"(\d+)\.(\d+)(?:\.(\d+))?(?:[-+]?[A-Za-z][\w.+-]*|\+[\w.]+)?", text)
+    if found is None:
+        raise UsageError(f"'{text}' is no version of ExecuTorch: write for example 1.5.1.")
+    return tuple(int(part or 0) for part in found.groups())
+
+
+def _notes(manifest: Mapping[str, Any], pipeline: str | None, version: str):
+    """What whoever uses the package must know."""
+    if pipeline is None:
+        yield "The model has no pipeline that packages know: the package has its typed tensor API only; what is before and after the tensors is the app's."
+    if manifest["weights"]["source"] == "random":
+        yield "RANDOM weights: what this package says means nothing. It is for trying the app around it."
+    failed = dict.fromkeys(f["check"] for f in manifest["findings"] if not f["passed"])
+    if failed:
+        yield f"The artifact FAILED its checks ({', '.join(failed)})."
+    licence = manifest["model"]["source"]["licence"]
+    if licence.startswith(COPYLEFT):
+        yield f"The model's licence is {licence}: it asks for the source of the app that it is in, unless its makers give you another licence."
+    built = manifest["versions"]["executorch"]
+    if _version(version)[0] != _version(built)[0] or _version(version)[1] > _version(built)[1] + 1:
+        yield f"ExecuTorch promises that a program of {built} loads with its next minor or major release; {version} may be further on."
+
+
+@dataclass(frozen=True)
+class _Extra:
+    """A file made from the project, and what writes it."""
+
+    path: Path
+    write: Any
+
+
+def _extras(out: Path, writer: ModuleType, zipped: bool, classes: str | Path | None, force: bool) -> Sequence[_Extra]:
+    """The files to make from the project. Raises UsageError and ArtifactError for those that cannot be made."""
+    from edgeexport.mobile.zipped import write_zip
+
+    extras = []
+    if zipped:
+        extras.append(_Extra(out.with_name(f"{out.name}.zip"), lambda request, folder, path: write_zip(folder, path, out.name)))
+    if classes is not None:
+        if not hasattr(writer, "write_compiled"):
+            raise UsageError("--classes is for a platform with a file of compiled classes: android.")
+        if not Path(classes).is_file():
+            raise UsageError(f"There is no jar of compiled classes at {classes}.")
+        extras.append(_Extra(out.with_name(f"{out.name}{writer.SUFFIX}"), lambda request, folder, path: writer.write_compiled(request, folder, Path(classes), path)))
+    for extra in extras:
+        if extra.path.exists() and not (force and extra.path.is_file()):
+            raise ArtifactError(f"{extra.path} exists already. Give --force to replace it, or choose another --out.")
+    return extras
+
+
+def _write_record(request: Request, platform: str, folder: Path) -> None:
+    """RECORD: nothing in it depends on when or where it was written."""
+    manifest = request.manifest
+    facts = {
+        "format": 1, "platform": platform, "app_id": request.app_id, "pipeline": request.pipeline, "runtime_version": request.runtime_version, "model": manifest["model"]["name"],
+        "program": manifest["program"], "program_sha256": request.program_sha256, "weights_sha256": manifest["weights"]["sha256"],
+        "edgeexport": manifest["versions"]["edgeexport"], "executorch": manifest["versions"]["executorch"],
+        "files": {str(file.relative_to(folder)): record(file) for file in sorted(folder.rglob("*")) if file.is_file()},
+    }  # fmt: skip
+    (folder / RECORD).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+
+
+def damaged(folder: Path) -> list[str]:
+    """The files of a package that are missing, or not as they were written."""
+    files = json.loads((folder / RECORD).read_text(encoding="utf-8"))["files"]
+    return [name for name, facts in files.items() if not (folder / name).is_file() or record(folder / name) != facts]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from edgeexport import catalog
 from edgeexport.artifact import Artifact, staged
 from edgeexport.audio import read_sound
-from edgeexport.checks.numerics import GoldenAnswers, case_calls, case_inputs
+from edgeexport.checks.numerics import GoldenAnswers, case_calls
 from edgeexport.images import read_photo
 from edgeexport.method import Model, Pipeline
 from edgeexport.runtime.program import Program, ProgramMethod
