@@ -143,7 +143,7 @@ def _write_sources(facts: Mapping[str, Any], folder: Path) -> None:
     generated |= {folder / "Tests" / f"{name}.swift": f"tests/{name}" for name in ("Golden", "Replay", "CasesTests")}
     generated |= {folder / "Examples" / "ContentView.swift": f"examples/{pipeline or 'tensors'}"}
     if pipeline:
-        generated[folder / "Tests" / "PipelineTests.swift"] = f"tests/{pipeline}"
+        generated[folder / "Tests" / f"{facts['word']}Tests.swift"] = f"tests/{pipeline}"
     for path, template in generated.items():
         _write(path, _environment().get_template(f"ios/{template}.swift.j2").render(facts))
 

@@ -18,22 +18,23 @@ public struct RgbImage: Sendable, Equatable {
         self.pixels = pixels
     }
 
-    /// Resized with antialiasing, to the last level as Pillow does it: first across, then down, in whole numbers.
+    /// Resized with antialiasing, to the last level as Pillow does it: in two passes, in whole numbers.
+    ///
+    /// The height is first where it loses more than twice as many pixels as the width, as Pillow has it since version 13.
     public func resized(width: Int, height: Int, _ filter: Filter = .bilinear) -> RgbImage {
-        resized(across: Taps(from: self.width, to: width, filter), down: Taps(from: self.height, to: height, filter))
+        let lost = (width: self.width - width, height: self.height - height)
+        let (across, down) = (Taps(from: self.width, to: width, filter), Taps(from: self.height, to: height, filter))
+        if lost.height > 0, lost.height > 2 * lost.width { return resampledDown(down).resampledAcross(across) }
+        return resampledAcross(across).resampledDown(down)
     }
 
     /// Resized bilinearly without antialiasing, to the last level as torch does it for uint8.
     func resizedWithoutAntialiasing(width: Int, height: Int) -> RgbImage {
-        resized(across: Taps(linearFrom: self.width, to: width), down: Taps(linearFrom: self.height, to: height))
-    }
-
-    private func resized(across: Taps, down: Taps) -> RgbImage {
-        let wide = across.count == width ? self : resampledAcross(across)
-        return down.count == height ? wide : wide.resampledDown(down)
+        resampledAcross(Taps(linearFrom: self.width, to: width)).resampledDown(Taps(linearFrom: self.height, to: height))
     }
 
     private func resampledAcross(_ taps: Taps) -> RgbImage {
+        if taps.count == width { return self }
         var result = [UInt8](repeating: 0, count: taps.count * height * 3)
         pixels.withUnsafeBufferPointer { source in
             for y in 0..<height {
@@ -50,6 +51,7 @@ public struct RgbImage: Sendable, Equatable {
     }
 
     private func resampledDown(_ taps: Taps) -> RgbImage {
+        if taps.count == height { return self }
         let row = width * 3
         var result = [UInt8](repeating: 0, count: taps.count * row)
         pixels.withUnsafeBufferPointer { source in
