@@ -19,6 +19,9 @@ KOTLIN = ("kotlin-compiler", "2.4.20")
 ANDROID_JSON = Path("/usr/share/java/com.android.json.jar")
 """org.json as Android has it, from Debian's libandroid-json-java."""
 
+SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+"""Java for some seconds: the thorough compiler of its own code would not pay."""
+
 MOBILE = Path(__file__).parents[1] / "edgeexport" / "mobile"
 
 
@@ -74,7 +77,7 @@ def compile_kotlin(sources, classpath=(), options=()):
                 (Path(files) / name).write_text(text, encoding="utf-8")
             jars = ":".join(map(str, (compiler / "kotlin-stdlib.jar", *classpath)))
             done = subprocess.run(
-                ["java", "-cp", f"{compiler}/*", "org.jetbrains.kotlin.cli.jvm.K2JVMCompiler", "-no-stdlib", "-no-reflect", "-Werror", *options,
+                ["java", *SHORT_LIVED, "-cp", f"{compiler}/*", "org.jetbrains.kotlin.cli.jvm.K2JVMCompiler", "-no-stdlib", "-no-reflect", "-Werror", *options,
                  "-cp", jars, "-d", str(folder), files],
                 capture_output=True, text=True,
             )  # fmt: skip
@@ -94,7 +97,7 @@ class PureKotlin:
         classes = compile_kotlin(sources, (ANDROID_JSON,), ("-Xexplicit-api=strict",))
         classpath = f"{classes}:{kotlin_compiler() / 'kotlin-stdlib.jar'}:{ANDROID_JSON}"
         self._java = subprocess.Popen(
-            ["java", "-Xmx2g", "-cp", classpath, "com.example.tried.MainKt"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
+            ["java", *SHORT_LIVED, "-Xmx2g", "-cp", classpath, "com.example.tried.MainKt"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
         )  # fmt: skip
 
     def ask(self, do, **what):

@@ -77,7 +77,7 @@ def record(artifact: Artifact, given: Mapping[str, Any] | None = None) -> Golden
     model = catalog.model(manifest["model"]["asked"])
     name = pipeline_name(model)
     runs = tuple(recorded_run(program, name, model.pipeline, options) for options in _runs(artifact, name, given or {}))
-    return Golden(manifest["model"]["name"], manifest["program"], manifest["files"][manifest["program"]]["sha256"], name, runs, tuple(_cases(artifact)))
+    return Golden(manifest["model"]["name"], manifest["program"], manifest["files"][manifest["program"]]["sha256"], name, runs, tuple(_cases(program)))
 
 
 def write(golden: Golden, folder: Path) -> None:
@@ -156,18 +156,17 @@ class _StepByStep(RecordedMethod):
         return answer
 
 
-def _cases(artifact: Artifact) -> Iterator[dict[str, Any]]:
+def _cases(program: Program) -> Iterator[dict[str, Any]]:
     """The least case of each method with what eager answered, in an order in which they can be called.
 
     Where a case of `decode_step` begins after a prompt of one token, that token comes before it as a `decode_step` of its own.
     """
-    golden = artifact.golden()
-    program = Program(artifact)
-    for name, entry in artifact.methods.items():
+    golden, methods = program.artifact.golden(), program.artifact.methods
+    for name, entry in methods.items():
         case = entry["cases"][0]
         before, inputs = case_calls(case, program, program[name], GoldenAnswers(golden))
         if before:
-            first = artifact.methods[case["setup"]["method"]]["cases"][0]
+            first = methods[case["setup"]["method"]]["cases"][0]
             if (name, case["setup"]["method"]) != (STEP, PREFILL) or any(case["setup"][key] != first[key] for key in ("kind", "sizes", "seed")):
                 continue  # its state comes from a call that a phone cannot make, or whose answer is not recorded
             yield _case(program[name], before, [golden[f"{PREFILL}/{first['id']}/{o}"] for o in program[PREFILL].outputs], entry)

@@ -22,9 +22,9 @@ public class Tokenizer private constructor(
     /** The text of [ids]; special tokens, and ids that are none, are left out. */
     public fun decode(ids: List<Int>): String = join(ids.filter { it !in special }.mapNotNull(tokens::get))
 
-    /** The ids of [text], without the special tokens that begin and end one. Throws IllegalArgumentException for a tokenizer that only writes. */
+    /** The ids of [text], without the special tokens that begin and end one. Throws IllegalArgumentException for a tokenizer that cannot [encode]. */
     public fun encode(text: String): List<Int> {
-        require(splitter != null && words != null) { "This tokenizer only writes: text cannot be read with a byte-level one here." }
+        require(splitter != null && words != null) { "This tokenizer only writes: text is read by WordPiece and WordLevel, without truncation and padding." }
         return splitAtAdded(text).flatMap { part -> added[part]?.let(::listOf) ?: splitter.split(part).flatMap(words::ids) }
     }
 
