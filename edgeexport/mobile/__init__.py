@@ -7,7 +7,7 @@ import importlib
 import json
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -182,7 +182,7 @@ def _version(text: str) -> tuple[int, ...]:
     return tuple(int(part or 0) for part in found.groups())
 
 
-def _notes(manifest: Mapping[str, Any], pipeline: str | None, version: str):
+def _notes(manifest: Mapping[str, Any], pipeline: str | None, version: str) -> Iterator[str]:
     """What whoever uses the package must know."""
     if pipeline is None:
         yield "The model has no pipeline that packages know: the package has its typed tensor API only; what is before and after the tensors is the app's."
@@ -201,10 +201,10 @@ def _notes(manifest: Mapping[str, Any], pipeline: str | None, version: str):
 
 @dataclass(frozen=True)
 class _Extra:
-    """A file made from the project, and what writes it."""
+    """A file made from the project: its place, and what writes it there from the request and the project's folder."""
 
     path: Path
-    write: Any
+    write: Callable[[Request, Path, Path], None]
 
 
 def _extras(out: Path, writer: ModuleType, zipped: bool, classes: str | Path | None, force: bool) -> Sequence[_Extra]:
