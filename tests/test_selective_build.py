@@ -140,7 +140,7 @@ def test_the_package_of_this_machine_has_what_is_needed(text_both, foreign):
 def test_the_size_counts_what_kernels_reach(text_both, foreign):
     size = runtime_size(needs([text_both[0].path]))
     assert "libexecutorch_backend_xnnpack.so" in size.library_bytes and size.library_bytes.keys() & set(KERNELS) == set()
-    assert 100e3 < sum(size.kernel_code_bytes.values()) < 0.5 * sum(size.kernel_library_bytes.values())
+    assert 50e3 < sum(size.kernel_code_bytes.values()) < 0.2 * sum(size.kernel_library_bytes.values())
     assert size.estimated_bytes < size.everything_bytes
     with pytest.raises(UsageError, match="has no edgeexport_test::twice.out"):
         runtime_size(needs([foreign]))
@@ -154,7 +154,7 @@ def test_all_kernels_reach_most_of_their_library_and_more_never_less():
     one = kernel_code_bytes(["aten::embedding.out"], LIBRARIES)[KERNELS[0]]
     two = kernel_code_bytes(["aten::embedding.out", "aten::add.out"], LIBRARIES)[KERNELS[0]]
     assert 1e3 < one < two < every.size_bytes
-    assert kernel_code_bytes(names, LIBRARIES)[KERNELS[0]] > 0.6 * every.size_bytes
+    assert kernel_code_bytes(names, LIBRARIES)[KERNELS[0]] > 0.5 * every.size_bytes, "the rest is data, and the parts of Eigen's BLAS that nothing calls"
 
 
 def run(*arguments):

@@ -113,11 +113,14 @@ class _Code:
         return leads
 
     def _targets(self, instruction: str) -> list[int | None]:
-        """The functions that an instruction leads to: where it jumps, what it calls, the one whose pointer it reads, and those in a table whose place it takes."""
+        """The functions that an instruction leads to: where it jumps, what it calls, and what it reads a pointer to or takes the place of."""
         if refers := _DATA.search(instruction):
             address = int(refers[1], 16)
-            pointed = self._table(address)
-            return [self._at(address), *(pointed if instruction.lstrip().startswith("lea") else pointed[:1])]
+            if instruction.startswith("lea"):
+                return [self._at(address), *self._table(address)]
+            places = (address, address + _WORD_BYTES) if "%xmm" in instruction else (address,)  # two pointers are read as one vector
+            read = [self._pointers[place] for place in places if place in self._pointers]
+            return [function for pointer in read for function in (self._at(pointer), *self._table(pointer))]
         if called := _CALLED.search(instruction):
             name = called[2]
             return [self._at(self._symbols.get(name.removesuffix("@plt"), -1) if name.endswith("@plt") else int(called[1], 16))]
