@@ -105,14 +105,14 @@ def package(
     return Package(out, tuple(extra.path for extra in extras), request.app_id, request.pipeline, request.notes)
 
 
-def platforms() -> list[str]:
+def known_platforms() -> list[str]:
     """The platforms that packages can be written for."""
     return sorted(path.stem for path in (Path(__file__).parent / "platforms").glob("[a-z]*.py"))
 
 
 def _platform(name: str) -> ModuleType:
-    if name not in platforms():
-        raise UnknownName("platform", name, platforms())
+    if name not in known_platforms():
+        raise UnknownName("platform", name, known_platforms())
     return importlib.import_module(f"edgeexport.mobile.platforms.{name}")
 
 

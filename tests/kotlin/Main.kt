@@ -33,6 +33,8 @@ private fun answer(asked: JSONObject): Any = try {
     JSONObject(mapOf("failed" to error.message))
 } catch (error: IllegalArgumentException) {
     JSONObject(mapOf("refused" to error.message))
+} catch (error: Exception) {
+    JSONObject(mapOf("broken" to error.stackTraceToString()))
 }
 
 private fun image(asked: JSONObject) = RgbImage(asked.getInt("width"), asked.getInt("height"), File(asked.getString("file")).readBytes())

@@ -13,9 +13,9 @@ import kotlinx.coroutines.withContext
 /**
  * The program whose files are in the [folder] of the app's assets: `manifest.json`, the program itself, and what else it needs.
  *
- * It is copied out of the assets and loaded when it is first used, and used by one at a time.
+ * It is copied out of the assets and opened when it is first used, and used by one at a time.
  */
-internal class LoadedProgram(context: Context, private val folder: String) : AutoCloseable {
+internal class LoadedProgram(context: Context, private val folder: String, private val open: (File) -> Methods = ::ExecuTorchMethods) : AutoCloseable {
     private val context = context.applicationContext
     private val turn = Mutex()
     private var methods: Methods? = null
@@ -53,7 +53,7 @@ internal class LoadedProgram(context: Context, private val folder: String) : Aut
     private fun load(): Methods {
         val asset = manifest.program(folder)
         val file = storedFile(File(context.noBackupFilesDir, folder), asset) { context.assets.open(asset.path) }
-        return CheckedMethods(ExecuTorchMethods(file), manifest.methods()).also { methods = it }
+        return CheckedMethods(open(file), manifest.methods()).also { methods = it }
     }
 
     private fun text(name: String): String = context.assets.open("$folder/$name").bufferedReader().use { it.readText() }

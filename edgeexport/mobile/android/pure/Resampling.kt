@@ -7,8 +7,8 @@ import kotlin.math.max
 /**
  * How an image is resized, to the last level of a byte as the Python pipeline does it.
  *
- * All work in two passes, columns first, with a byte between them. Each output pixel is a weighted sum of a few input pixels, with weights
- * in fixed point. When an image shrinks, [antialias] makes the filter as much wider as the image gets smaller.
+ * All work in two passes, one along rows and one along columns, with a byte between them. Each output pixel is a weighted sum of a few input
+ * pixels, with weights in fixed point. When an image shrinks, [antialias] makes the filter as much wider as the image gets smaller.
  */
 public enum class Resampling(internal val support: Double, internal val antialias: Boolean) {
     /** Pillow's `Image.resize` with `BILINEAR`. */
@@ -29,6 +29,9 @@ public enum class Resampling(internal val support: Double, internal val antialia
             else -> (((x - 5.0) * x + 8.0) * x - 4.0) * CUBIC
         }
     }
+
+    /** Whether the height is changed first: Pillow does so, since version 13, when it loses more than twice as many pixels as the width. */
+    internal fun rowsFirst(lostWidth: Int, lostHeight: Int): Boolean = antialias && lostHeight > 0 && lostHeight > 2 * lostWidth
 
     /** Bits behind the point of a weight: Pillow's sums of bytes fit 32 bits, PyTorch's weights fit 16. */
     internal fun fractionBits(largestWeight: Double): Int =

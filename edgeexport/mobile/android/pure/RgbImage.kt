@@ -16,7 +16,11 @@ public class RgbImage(public val width: Int, public val height: Int, public val 
     /** This image in another size; the aspect ratio is not kept. */
     public fun resize(toWidth: Int, toHeight: Int, resampling: Resampling = Resampling.BILINEAR): RgbImage {
         require(toWidth > 0 && toHeight > 0) { "An image cannot be resized to $toWidth x $toHeight." }
-        return withWidth(toWidth, resampling).withHeight(toHeight, resampling)
+        return if (resampling.rowsFirst(width - toWidth, height - toHeight)) {
+            withHeight(toHeight, resampling).withWidth(toWidth, resampling)
+        } else {
+            withWidth(toWidth, resampling).withHeight(toHeight, resampling)
+        }
     }
 
     private fun withWidth(to: Int, resampling: Resampling): RgbImage {

@@ -138,7 +138,8 @@ private class Neighbours(val first: IntArray, val second: IntArray, val share: F
     companion object {
         fun of(input: Int, output: Int): Neighbours {
             val scale = input.toFloat() / output
-            val place = FloatArray(output) { max(scale * (it + 0.5f) - 0.5f, 0f) }
+            // With one rounding, as PyTorch's fused multiply and add has.
+            val place = FloatArray(output) { max((scale.toDouble() * (it + 0.5) - 0.5).toFloat(), 0f) }
             val first = IntArray(output) { min(place[it].toInt(), input - 1) }
             return Neighbours(first, IntArray(output) { min(first[it] + 1, input - 1) }, FloatArray(output) { min(place[it] - first[it], 1f) })
         }

@@ -45,6 +45,7 @@ public class Tokenizer private constructor(
         public fun parse(json: String): Tokenizer {
             val all = JSONObject(json)
             val model = all.getJSONObject("model")
+            require(model.type in KINDS) { "A tokenizer of the kind ${model.type} is not known here; ${KINDS.joinToString()} are." }
             val vocabulary = model.getJSONObject("vocab").let { it.keys().asSequence().associateWith(it::getInt) }
             val added = all.optJSONArray("added_tokens")?.objects().orEmpty()
             return Tokenizer(
@@ -64,13 +65,15 @@ public class Tokenizer private constructor(
                     listOf("single_word", "lstrip", "rstrip", "normalized").any { token.optBoolean(it) }
                 }
 
-        private fun wordModel(model: JSONObject, vocabulary: Map<String, Int>): WordModel? = when (val type = model.type) {
-            "BPE" -> null
+        private val KINDS = listOf("BPE", "WordPiece", "WordLevel")
+
+        /** What reads words; null for merges of bytes. */
+        private fun wordModel(model: JSONObject, vocabulary: Map<String, Int>): WordModel? = when (model.type) {
             "WordLevel" -> WordLevel(vocabulary, model.getString("unk_token"))
             "WordPiece" -> WordPiece(
                 vocabulary, model.getString("unk_token"), model.getString("continuing_subword_prefix"), model.getInt("max_input_chars_per_word"),
             )
-            else -> throw IllegalArgumentException("A tokenizer of the kind $type is not known here; BPE, WordPiece and WordLevel are.")
+            else -> null
         }
 
         private fun joiner(decoder: JSONObject?): (List<String>) -> String = when (val type = decoder?.type) {
@@ -90,7 +93,35 @@ private fun joinBytes(tokens: List<String>): String {
         val own = token.map { BYTE_OF[it] }
         if (own.all { it != null }) own.map { it!! } else token.toByteArray().asList()
     }
-    return String(bytes.toByteArray(), Charsets.UTF_8)
+    return utf8(bytes.toByteArray())
+}
+
+/** UTF-8 to text; where bytes are only the beginning of a character they become one U+FFFD, as in Rust. Java's own decoders do not agree on that. */
+private fun utf8(bytes: ByteArray): String = buildString {
+    var at = 0
+    while (at < bytes.size) {
+        val lead = bytes[at].toInt() and 0xff
+        val length = when (lead) {
+            in 0x00..0x7f -> 1
+            in 0xc2..0xdf -> 2
+            in 0xe0..0xef -> 3
+            in 0xf0..0xf4 -> 4
+            else -> 0
+        }
+        var found = 1
+        while (found < length && at + found < bytes.size && (bytes[at + found].toInt() and 0xff) in continuation(lead, found)) found++
+        append(if (found == length) String(bytes, at, length, Charsets.UTF_8) else "\ufffd")
+        at += found
+    }
+}
+
+/** The bytes that may stand at [index] of a character that begins with [lead]. */
+private fun continuation(lead: Int, index: Int): IntRange = when {
+    index == 1 && lead == 0xe0 -> 0xa0..0xbf
+    index == 1 && lead == 0xed -> 0x80..0x9f
+    index == 1 && lead == 0xf0 -> 0x90..0xbf
+    index == 1 && lead == 0xf4 -> 0x80..0x8f
+    else -> 0x80..0xbf
 }
 
 /** The printable bytes of Latin-1 are written as they are, the others as the characters from 256 on. */

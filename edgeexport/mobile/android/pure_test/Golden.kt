@@ -26,11 +26,8 @@ public class GoldenRun(public val inputs: JSONObject, public val calls: List<Gol
     /** The sound that is the input [name]. */
     public fun sound(name: String): FloatArray = floats(read(inputs.getJSONObject(name).getString("file")))
 
-    /** The mask that is the part [name] of the result. */
-    public fun mask(name: String): Mask = result.getJSONObject(name).let { json ->
-        val inside = read(json.getString("file"))
-        Mask(json.getInt("width"), json.getInt("height"), BooleanArray(inside.size) { inside[it].toInt() != 0 })
-    }
+    /** The bytes of the array that is the part [name] of the result. */
+    public fun resultBytes(name: String): ByteArray = read(result.getJSONObject(name).getString("file"))
 
     private fun image(json: JSONObject) = RgbImage(json.getInt("width"), json.getInt("height"), read(json.getString("file")))
 }

@@ -10,10 +10,11 @@ public fun segmentationFigures(run: GoldenRun, methods: Methods, manifest: Manif
     val boxes = lists("boxes").map { (left, top, right, bottom) -> Box(left, top, right, bottom) }
     val masks = MaskChoice.valueOf(run.inputs.getString("masks").uppercase())
     val said = SegmentationPipeline(methods, SegmentationFacts.of(manifest)).segment(run.image("image"), points, boxes, masks)
-    val wanted = run.mask("mask")
-    val sameSize = said.mask.width == wanted.width && said.mask.height == wanted.height
+    val wanted = run.resultBytes("mask").map { it.toInt() != 0 }
+    val (width, height) = run.result.getJSONObject("mask").let { it.getInt("width") to it.getInt("height") }
     return listOf(
-        Figure("pixels of the mask", if (sameSize) said.mask.inside.indices.count { said.mask.inside[it] != wanted.inside[it] }.toDouble() else Double.MAX_VALUE, 0.0),
+        Figure.equal("size of the mask", said.mask.width to said.mask.height, width to height),
+        Figure("pixels of the mask", wanted.indices.count { said.mask.inside.getOrNull(it) != wanted[it] }.toDouble(), 0.0),
         Figure("IoU score", abs(said.iouScore - run.result.getDouble("iou_score")), 1e-5),
         Figure("object score", abs(said.objectScore - run.result.getDouble("object_score")), 1e-5),
     )
