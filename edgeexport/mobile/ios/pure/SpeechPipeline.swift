@@ -1,5 +1,3 @@
-import Foundation
-
 /// What sound and text of a Whisper model are prepared by; the numbers from `end` on are token ids.
 public struct SpeechFacts: Decodable, Sendable {
     public let samplingRateHz: Int
@@ -85,7 +83,7 @@ public struct SpeechPipeline {
             segments += split.segments.map { SpeechSegment(startSeconds: offset + $0.start, endSeconds: offset + $0.end, text: text($0.tokens)) }
             start += split.usedSamples
         }
-        let all = segments.map(\.text).joined().trimmingCharacters(in: .whitespacesAndNewlines)
+        let all = stripped(segments.map(\.text).joined())
         return Transcription(text: tokenizer == nil ? nil : all, language: language, segments: segments, tokenIds: tokens)
     }
 
@@ -98,6 +96,13 @@ public struct SpeechPipeline {
         } else if let language, facts.languages[language] == nil {
             throw ModelError("\(language) is none of the model's languages: \(facts.languages.keys.sorted().joined(separator: ", ")).")
         }
+    }
+
+    /// Without the spaces around it, which for Python are also the separators U+001C to U+001F.
+    private func stripped(_ text: String) -> String {
+        func isSpace(_ scalar: Unicode.Scalar) -> Bool { scalar.properties.isWhitespace || (0x1C...0x1F).contains(scalar.value) }
+        let begin = text.unicodeScalars.drop(while: isSpace)
+        return String(String.UnicodeScalarView(begin.reversed().drop(while: isSpace).reversed()))
     }
 
     private func text(_ ids: [Int]) -> String {
