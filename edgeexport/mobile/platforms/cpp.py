@@ -6,7 +6,6 @@ import functools
 import re
 import shutil
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +32,9 @@ PREFIX = "edgeexport_"
 
 MACROS = frozenset("assert errno stdin stdout stderr signals slots emit major minor unix linux NULL EOF INFINITY NAN I".split())
 """Names that the headers of C, or of an app's framework, replace by something else."""
-MEMBERS = frozenset("program_ result_ std".split()) | MACROS
-"""Names that the generated code uses itself."""
 TYPE_NAMES = frozenset("Shape Tensor View Check Program ProgramFile Type Size Range InputSpec OutputSpec MethodSpec Given Wanted Record Test".split())
+MEMBERS = frozenset("program_ result_ given wanted kFile kMethods std".split()) | MACROS | TYPE_NAMES
+"""Names that the generated code uses itself."""
 
 FILES = {
     "CMakeLists.txt": "CMakeLists.txt.j2",
@@ -58,7 +57,7 @@ FILES = {
 def app_id(given: str | None, model: str) -> str:
     """The name of the CMake package, its target and its namespace: `given` if it is one. Raises UsageError."""
     if given is None:
-        return f"{PREFIX}{identifier(model, 'cpp').lower()}"
+        return f"{PREFIX}{identifier(model, 'cpp').lower().strip('_')}"
     if not re.fullmatch(r"[A-Za-z](_?[A-Za-z0-9])*", given, re.ASCII) or given in KEYWORDS["cpp"] | MACROS | {"std", "executorch"}:
         raise UsageError(f"'{given}' is no name of a CMake package and a C++ namespace: write letters and digits with single _ between them, as edgeexport_sam2.")
     return given
@@ -76,7 +75,7 @@ def write(request: Request, folder: Path) -> None:
 
 def _facts(request: Request) -> dict[str, Any]:
     manifest = request.manifest
-    api = api_of(manifest["model"]["name"], request.calls, LANGUAGE, MEMBERS, TYPE_NAMES, shared_state=True)
+    api = api_of(manifest["model"]["name"], request.calls, LANGUAGE, MEMBERS, TYPE_NAMES | {call.method for call in request.calls}, shared_state=True)
     return {
         "id": request.app_id, "stem": _stem(request.app_id), "api": api, "summary": manifest["model"]["summary"], "notes": request.notes,
         "runtime_version": _numbers(request.runtime_version), "executorch": request.runtime_version, "components": components(request.artifact.program_path),
