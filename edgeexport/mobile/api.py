@@ -59,9 +59,14 @@ class Api:
         return next(f.outputs for f in self.functions if f.name == function)
 
 
-def api_of(model: str, calls: Sequence[Call], language: str, members: Collection[str] = (), types: Collection[str] = ()) -> Api:
-    """The API of a model's calls. `members` and `types` are names that the code around it has, and which none of its may be."""
-    offered = with_own_state(calls)
+def api_of(
+    model: str, calls: Sequence[Call], language: str, members: Collection[str] = (), types: Collection[str] = (), *, shared_state: bool = False
+) -> Api:  # fmt: skip
+    """The API of a model's calls. `members` and `types` are names that the code around it has, and which none of its may be.
+
+    `shared_state` says that the platform's methods see each other's state, so that none is left out.
+    """
+    offered = tuple(calls) if shared_state else with_own_state(calls)
     functions: list[Function] = []
     for call in offered:
         taken = {*members, *(f.name for f in functions)}
