@@ -13,7 +13,7 @@ from edgeexport.cli import display
 @click.argument("artifact", type=click.Path(path_type=Path))
 @click.option("--platform", required=True, metavar="NAME", help="What the app is for: android, ios, cpp.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder of the project.  [default: PLATFORM beside the artifact]")
-@click.option("--id", "app_id", metavar="ID", help="What the package's code is called: com.example.sam2.  [default: com.example and the model's name]")
+@click.option("--id", "app_id", metavar="ID", help="What the package's code is called: com.example.sam2, for cpp edgeexport_sam2.  [default: the model's name after com.example or edgeexport_]")
 @click.option("--executorch-version", "runtime_version", metavar="VERSION", help="The ExecuTorch that the app has.  [default: the one that built the program]")
 @click.option("--zip", "zipped", is_flag=True, help="Write the project into a zip beside it too: the same bytes for the same project.")
 @click.option("--classes", type=click.Path(path_type=Path), metavar="JAR", help="android: write an AAR beside the project too, with these compiled classes of its library.")
@@ -22,7 +22,7 @@ from edgeexport.cli import display
 @click.option("--force", is_flag=True, help="Replace a package that is there.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
 def command(artifact: Path, platform: str, as_json: bool, **options) -> None:
-    """Write ARTIFACT as a library for apps: the program, a typed API, pre- and post-processing in the platform's language, and tests for the device.
+    """Write ARTIFACT as a library for apps: the program, a typed API, for phones pre- and post-processing too, and tests for the device.
 
     \b
     Example:
