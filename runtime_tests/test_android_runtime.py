@@ -1,20 +1,22 @@
 """Programs against a runtime library of someone's app: react-native-executorch's for Android has what the real models need, and lacks what nobody has."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 import torch
-from android_runtime import android_runtime
 from command_line import edgeexport
 from conftest import LONGEST_FIRST
 from executorch.exir import to_edge
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from phone_tools import npm_package  # noqa: E402
+
 
 @pytest.fixture(scope="session")
 def android():
-    found = android_runtime()
-    return found if isinstance(found, Path) else pytest.skip(found)
+    return npm_package("react-native-executorch", "0.9.3") / "third-party" / "android" / "libs" / "executorch"
 
 
 @pytest.mark.parametrize("name", LONGEST_FIRST)
