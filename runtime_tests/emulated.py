@@ -4,11 +4,14 @@ import json
 
 from command_line import edgeexport
 
-METHODS = {"whisper": "decode_step", "yolo": "detect", "sam2": "decode_masks", "blip": "decode_step", "micro": "classify"}
-"""One of each model; MViT is the micro one (the same modules, fewer and narrower), the full one would take the emulator an hour."""
+METHODS = {
+    "micro": ("classify",), "whisper": ("decode_step", "prefill", "log_mel", "encode"), "blip": ("decode_step", "prefill", "encode_image"),
+    "sam2": ("decode_masks", "encode_image"), "edgetam": ("decode_masks", "encode_image"), "yolo": ("detect",), "mvit": ("classify",),
+}  # fmt: skip
+"""All methods of all models; beside the full MViT a micro one, of the same modules, fewer and narrower."""
 
-SLOW = {"yolo", "sam2"}
-"""Those that take some minutes each: `scripts/test` leaves them out, `pytest runtime_tests -m emulated` runs them."""
+QUICK = {("micro", "classify"), ("whisper", "decode_step"), ("blip", "decode_step")}
+"""Those that the emulator is done with in a minute: `scripts/test` runs these, `pytest runtime_tests -m emulated` all, for some hours."""
 
 BOARDS = ("raspberry_pi_5", "raspberry_pi_4", "android_arm64_baseline")
 """The first is what tests run on; scripts/update-reference counts on all."""

@@ -3,7 +3,7 @@
 import shutil
 
 import pytest
-from emulated import BOARDS, METHODS, SLOW, emulate, instructions
+from emulated import BOARDS, METHODS, QUICK, emulate, instructions
 from reference import INSTRUCTIONS, MODELS, read
 
 MISSING = [tool for tool in ("qemu-aarch64", "aarch64-linux-gnu-g++") if shutil.which(tool) is None]
@@ -14,11 +14,17 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in METHODS])
-def test_the_program_answers_the_same_and_takes_as_many_instructions_as_ever(name, request):
-    findings = emulate(request.getfixturevalue(name), BOARDS[0], METHODS[name])
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [
+        pytest.param(name, method, marks=[] if (name, method) in QUICK else [pytest.mark.slow])
+        for name, methods in METHODS.items() for method in methods
+    ],
+)  # fmt: skip
+def test_the_program_answers_the_same_and_takes_as_many_instructions_as_ever(name, method, request):
+    findings = emulate(request.getfixturevalue(name), BOARDS[0], method)
     assert [f for f in findings if not f["passed"]] == []
     (same,) = [f["details"] for f in findings if f["check"] == "runners"]
     assert same["max_abs_relative"] <= 1e-5, "float32, by other kernels than this machine's"
-    reference = read()["instructions"][BOARDS[0]][f"{MODELS[name]}/{METHODS[name]}"]
+    reference = read()["instructions"][BOARDS[0]][f"{MODELS[name]}/{method}"]
     assert instructions(findings) == pytest.approx(reference, rel=INSTRUCTIONS)
