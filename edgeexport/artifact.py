@@ -44,13 +44,15 @@ ARTIFACT = Kind("an artifact", MANIFEST)
 class Artifact:
     """An opened artifact: its folder and its manifest, whose files were found to have the recorded hashes.
 
-    `name` is what messages call it. One of an archive is in a temporary folder, `unpacked`, which goes away with it.
+    `name` is what messages call it. One of an archive is in a temporary folder, `unpacked`, which goes away with it. `apart` is a program that
+    is looked at in place of the folder's, and the data files (`.ptd`) that its weights are in.
     """
 
     path: Path
     manifest: dict[str, Any]
     name: str
     unpacked: tempfile.TemporaryDirectory | None = None
+    apart: tuple[Path, ...] = ()
 
     @property
     def side(self) -> str:
@@ -60,7 +62,12 @@ class Artifact:
     @property
     def program_path(self) -> Path:
         """The program file."""
-        return self.path / self.manifest["program"]
+        return self.apart[0] if self.apart else self.path / self.manifest["program"]
+
+    @property
+    def data_paths(self) -> tuple[Path, ...]:
+        """The data files that are loaded with it."""
+        return self.apart[1:]
 
     @cached_property
     def methods(self) -> dict[str, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Files of measurements that commands hand to one another, each held against its JSON Schema in this package."""
+"""JSON files that commands hand to one another, each held against its JSON Schema in this package."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 from edgeexport.errors import UsageError, foreign_errors
 
-KINDS = ("bench", "profile", "findings")
-"""Latency of contenders, time by operator, and what `edgeexport check --json` prints: each has KIND.schema.json."""
+KINDS = ("bench", "profile", "findings", "delivery")
+"""Latency of contenders, time by operator, what `edgeexport check --json` prints, what is to be downloaded: each has KIND.schema.json."""
 
 
 def read(path: str | Path, kind: str) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def refuse_existing(path: Path | None, force: bool) -> None:
 def write(path: Path, data: dict[str, Any], kind: str) -> None:
     """Write a file of one of KINDS, held against its schema; whole or not at all."""
     text = json.dumps(data, indent=1) + "\n"
-    validate(json.loads(text), kind, "what was measured")
+    validate(json.loads(text), kind, path)
     with foreign_errors(str(path)):
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f".{path.name}.partial")

@@ -22,6 +22,8 @@ COMMANDS = {
     "bench": "Measure latency and memory beside eager, torch.compile and others.",
     "bundle": "Write artifacts of one model into one archive.",
     "package": "Write a library project for apps: Android, iOS, C++.",
+    "deliver": "Write programs and shared weights as files to download.",
+    "delta": "Say what a new version costs who has the old one.",
     "serve": "Serve a server package over HTTP.",
     "report": "Write a page about artifacts, with plots.",
     "operators": "List what programs need of a runtime, and check one for it.",

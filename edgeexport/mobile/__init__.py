@@ -120,14 +120,8 @@ def _refuse_program(artifact: Artifact, writer: ModuleType, allow_random: bool, 
     """Raise UsageError for a program that no app should have, or that the platform's runtime does not run."""
     from edgeexport.runtime.pte import read_methods
 
+    refuse_unready(artifact, allow_random, allow_failed)
     manifest = artifact.manifest
-    if artifact.program_path.suffix != ".pte":
-        raise UsageError(f"{artifact.name} holds {manifest['program']}, which is for servers. Build the model with --target xnnpack and package that.")
-    failed = dict.fromkeys(f["check"] for f in manifest["findings"] if not f["passed"])
-    if failed and not allow_failed:
-        raise UsageError(f"{artifact.name} failed its checks ({', '.join(failed)}), so it is not packaged. Give --allow-failed for a package to look into it with.")
-    if manifest["weights"]["source"] == "random" and not allow_random:
-        raise UsageError(f"{artifact.name} has random weights: what it says means nothing. Build it with a checkpoint, or give --allow-random to try the app around it.")
     backends = {backend for method in read_methods(artifact.program_path) for backend in method.backends}
     if backends - writer.BACKENDS:
         raise UsageError(f"{artifact.name} needs {', '.join(sorted(backends - writer.BACKENDS))}, which {writer.RUNTIME} does not have. It has {', '.join(writer.BACKENDS)}.")
@@ -135,6 +129,18 @@ def _refuse_program(artifact: Artifact, writer: ModuleType, allow_random: bool, 
         for spec in (*entry["inputs"], *entry["outputs"]):
             if spec["dtype"] not in writer.DTYPES:
                 raise UsageError(f"'{spec['name']}' of '{entry['name']}' is {spec['dtype']}, which a package has no tensors of. It has {', '.join(writer.DTYPES)}.")
+
+
+def refuse_unready(artifact: Artifact, allow_random: bool, allow_failed: bool) -> None:
+    """Raise UsageError for an artifact that no app should have: one for servers, and unless allowed one that failed its checks or has random weights."""
+    manifest = artifact.manifest
+    if artifact.program_path.suffix != ".pte":
+        raise UsageError(f"{artifact.name} holds {manifest['program']}, which is for servers. Build the model with --target xnnpack and package that.")
+    failed = dict.fromkeys(f["check"] for f in manifest["findings"] if not f["passed"])
+    if failed and not allow_failed:
+        raise UsageError(f"{artifact.name} failed its checks ({', '.join(failed)}), so no app should have it. Give --allow-failed to look into it there.")
+    if manifest["weights"]["source"] == "random" and not allow_random:
+        raise UsageError(f"{artifact.name} has random weights: what it says means nothing. Build it with a checkpoint, or give --allow-random to try the app around it.")
 
 
 def _beside(path: Path) -> Path:

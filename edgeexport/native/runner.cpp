@@ -5,7 +5,8 @@
 // Commands are JSON objects, one a line, and each is answered by one line:
 //
 //   {"do": "describe"}                                       the runtime's operators, backends and threads
-//   {"do": "load", "program": FILE, "mode": "mmap|file", "etdump": FILE}   (etdump: record events; they are written by "finish")
+//   {"do": "load", "program": FILE, "data": [FILE, ..], "mode": "mmap|file", "etdump": FILE}
+//                                                            (data: .ptd files; etdump: record events, which are written by "finish")
 //   {"do": "load_method", "method": NAME}
 //   {"do": "call", "method": NAME, "inputs": [{"file": F, "dtype": "float32", "shape": [..]}, ..], "outputs": PREFIX,
 //    "warmup": 0, "repeat": 1}                               raw little-endian tensors in, PREFIX0, PREFIX1, .. out
@@ -151,7 +152,9 @@ class Runner {
     tracer_ = tracer.get();
     const auto start = std::chrono::steady_clock::now();
     // Arenas shared by the methods: by default each has its own state (a key-value cache), and decode_step never sees what prefill wrote.
-    module_ = std::make_unique<Module>(command.at("program").get<std::string>(), mode, std::move(tracer), nullptr, nullptr, /*share_memory_arenas=*/true);
+    module_ = std::make_unique<Module>(
+        command.at("program").get<std::string>(), command.value("data", std::vector<std::string>{}), mode, std::move(tracer), nullptr, nullptr,
+        /*share_memory_arenas=*/true);
     require(module_->load(executorch::runtime::Program::Verification::Minimal), "load");
     return {{"load_ms", milliseconds_since(start)}};
   }

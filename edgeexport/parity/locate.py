@@ -32,7 +32,7 @@ from edgeexport.compare import Comparison
 from edgeexport.programs import load_programs
 from edgeexport.rewrite import run_passes
 from edgeexport.runtime.program import Program
-from edgeexport.runtime.pte import read_constants
+from edgeexport.runtime.pte import read_weights
 from edgeexport.state import copied, with_examples
 
 PROBES = 40
@@ -120,7 +120,7 @@ def _pte_weights(artifact: Artifact, recipe, rewritten: Mapping[str, ExportedPro
     with tempfile.TemporaryDirectory() as folder:
         again = Path(folder) / "again.pte"
         recipe.emit({name: copied(program) for name, program in rewritten.items()}, again)
-        missing = read_constants(again) - read_constants(artifact.program_path)
+        missing = read_weights(again).keys() - read_weights(artifact.program_path).keys()
     if not missing:
         return
     for method, program in rewritten.items():

@@ -19,12 +19,17 @@ class Engine:
     """A loaded `.pte`. Its state, where it has one, is inside: one conversation at a time."""
 
     def __init__(self, artifact: Artifact, record_events: bool = False):
-        """With `record_events` every operator is timed, which makes calls slower. Raises RuntimeFault when the file does not load."""
+        """With `record_events` every operator is timed, which makes calls slower.
+
+        Raises RuntimeFault when the file does not load, UsageError for more than one data file, which these bindings do not take.
+        """
         from executorch.runtime import Runtime
 
+        if len(artifact.data_paths) > 1:
+            raise UsageError(f"{artifact.program_path.name} has {len(artifact.data_paths)} data files, and Python's runtime takes one. Use the native runner.")
         _note_loaded()
         try:
-            self._program = Runtime.get().load_program(artifact.program_path, enable_etdump=record_events)
+            self._program = Runtime.get().load_program(artifact.program_path, enable_etdump=record_events, data_path=next(iter(artifact.data_paths), None))
         except (RuntimeError, ValueError) as error:
             raise RuntimeFault(f"The runtime cannot load {artifact.program_path} ({error}).") from error
 

@@ -44,7 +44,8 @@ class Engine:
         """On this machine, on the emulated `board`, or on the board `at` an address; `runner` is the command to start instead. Raises UsageError, RuntimeFault."""
         self._place = Here(runner) if runner else place_of(board, at)
         self._session = Session(self._place, 1 if board and not at else _threads)  # an emulator counts instructions in one thread
-        self._program_ms = self._session.ask({"do": "load", "program": self._place.program(artifact.program_path.resolve())})["load_ms"]
+        program, *data = (self._place.program(path.resolve()) for path in (artifact.program_path, *artifact.data_paths))
+        self._program_ms = self._session.ask({"do": "load", "program": program, "data": data})["load_ms"]
         self._method_ms: dict[str, float] = {}
         self._last: dict[str, Any] = {}
         self._called: list[str] = []

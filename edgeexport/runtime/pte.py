@@ -110,24 +110,16 @@ def read_methods(path: Path) -> tuple[MethodFacts, ...]:
     )
 
 
-def read_constants(path: Path) -> frozenset[str]:
-    """sha256 of each constant in a `.pte`: the named weights of delegates by their bytes, the program's own by theirs with what pads them."""
+def read_weights(path: Path) -> dict[str, int]:
+    """The bytes of each constant in a `.pte` or `.ptd` by its sha256: delegates' weights as they are, the program's own constants with what pads them."""
     import hashlib
 
-    from executorch.exir._serialize._flatbuffer_program import _flatbuffer_to_program
-    from executorch.exir._serialize._program import _get_extended_header
+    from edgeexport.program_file import ProgramFile, read_data_file
 
-    data = memoryview(Path(path).read_bytes())
-    header = _get_extended_header(data[:64].tobytes())
-    if header is None:
-        return frozenset()
-    program = _flatbuffer_to_program(data[: header.program_size].tobytes())
-    segments = data[header.segment_base_offset :]
-    pieces = [program.segments[entry.segment_index] for entry in program.named_data or ()]
-    found = {hashlib.sha256(segments[p.offset : p.offset + p.size]).hexdigest() for p in pieces}
-    constants = program.constant_segment
-    if constants and constants.offsets:
-        home = program.segments[constants.segment_index]
-        ends = [*constants.offsets[1:], home.size]
-        found |= {hashlib.sha256(segments[home.offset + start : home.offset + end]).hexdigest() for start, end in zip(constants.offsets, ends)}
-    return frozenset(found)
+    if path.suffix == ".ptd":
+        contents = read_data_file(path)
+    elif (file := ProgramFile.read(path)) is not None:
+        contents = [*file.constants(), *(file.segments[entry.segment_index] for entry in file.program.named_data or ())]
+    else:
+        contents = []
+    return {hashlib.sha256(content).hexdigest(): len(content) for content in contents}

@@ -68,7 +68,7 @@ def write(request: Request, folder: Path) -> None:
     _write_project(facts, folder)
     _write_code(facts, api, folder)
     _write_assets(request, folder / _LIBRARY / "assets" / facts["assets"])
-    (folder / "NOTICE").write_text(notice(request, RUNTIME), encoding="utf-8")
+    (folder / "NOTICE").write_text(notice(request.manifest, f"{RUNTIME} {request.runtime_version}", request.notes), encoding="utf-8")
 
 
 def write_compiled(request: Request, folder: Path, classes: Path, path: Path) -> None:

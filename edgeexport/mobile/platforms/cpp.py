@@ -70,7 +70,7 @@ def write(request: Request, folder: Path) -> None:
         _write(folder / name.format_map(facts), _environment().get_template(f"cpp/{template}").render(facts))
     (folder / "share").mkdir()
     shutil.copyfile(request.artifact.program_path, folder / "share" / facts["program"])
-    _write(folder / "NOTICE", notice(request, RUNTIME))
+    _write(folder / "NOTICE", notice(request.manifest, f"{RUNTIME} {request.runtime_version}", request.notes))
 
 
 def _facts(request: Request) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def write(request: Request, folder: Path) -> None:
     facts = _facts(request, api, files)
     _write_project(facts, folder)
     _write_sources(facts, folder)
-    (folder / "NOTICE").write_text(notice(request, RUNTIME), encoding="utf-8")
+    (folder / "NOTICE").write_text(notice(request.manifest, f"{RUNTIME} {request.runtime_version}", request.notes), encoding="utf-8")
 
 
 def _module(api: Api) -> str:

@@ -1,0 +1,140 @@
+"""A `.pte` as a file, and the data files (`.ptd`) beside it, read and written by ExecuTorch's own readers and writers of their schemas."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from executorch.exir._serialize._cord import Cord
+from executorch.exir._serialize._flatbuffer_program import _flatbuffer_to_program, _program_to_flatbuffer
+from executorch.exir._serialize._program import _ExtendedHeader, _get_extended_header, _insert_flatbuffer_header
+from executorch.exir._serialize.data_serializer import DataEntry, DataPayload
+from executorch.exir._serialize.padding import aligned_size, pad_to
+from executorch.exir.schema import DataLocation, DataSegment, Program
+from executorch.exir.tensor import ALIGNMENT
+from executorch.exir.tensor_layout import TensorLayout
+from executorch.extension.flat_tensor.serialize.serialize import FlatTensorSerializer
+
+_SEGMENT_ALIGNMENT = 128  # as ExecuTorch writes them
+_ALIGNMENT_LIMIT = 4096
+
+
+@dataclass
+class ProgramFile:
+    """A program, and the bytes of each of its segments by number; where they lie in the file is decided when it is written."""
+
+    program: Program
+    segments: list[memoryview]
+
+    @classmethod
+    def read(cls, path: Path) -> ProgramFile | None:
+        """The `.pte` at `path`, which is known to be whole; None for one without segments, as ExecuTorch can write it too."""
+        data = memoryview(path.read_bytes())
+        header = _get_extended_header(data[:64].tobytes())
+        if header is None:
+            return None
+        program = _flatbuffer_to_program(data[: header.program_size].tobytes())
+        base = header.segment_base_offset
+        return cls(program, [data[base + s.offset : base + s.offset + s.size] for s in program.segments])
+
+    def write(self, path: Path, within: Mapping[int, tuple[int, int]] = MappingProxyType({})) -> None:
+        """Write it to `path`. `within` are segments whose bytes are found in another: number → that one's number, and where in it.
+
+        Segments may overlap: the runtime reads each by offset and size.
+        """
+        body = bytearray()
+        for index, content in enumerate(self.segments):
+            if index in within:
+                continue
+            before = self.program.segments[index].offset
+            alignment = max(_SEGMENT_ALIGNMENT, min(_ALIGNMENT_LIMIT, before & -before))
+            body.extend(bytes(aligned_size(len(body), alignment) - len(body)))
+            self.program.segments[index] = DataSegment(offset=len(body), size=len(content))
+            body += content
+        for index, (home, start) in within.items():
+            self.program.segments[index] = DataSegment(offset=self.program.segments[home].offset + start, size=len(self.segments[index]))
+        path.write_bytes(_with_header(self.program, body))
+
+    def constants(self) -> list[memoryview]:
+        """The program's own constants by number, each with what pads it; number 0 is none."""
+        place = self.program.constant_segment
+        if not place or not place.offsets:
+            return []
+        home = self.segments[place.segment_index]
+        return [home[start:end] for start, end in zip(place.offsets, [*place.offsets[1:], len(home)])]
+
+    def set_constants(self, contents: list[memoryview | bytes]) -> None:
+        """Put these in place of the constants."""
+        place, body = self.program.constant_segment, bytearray()
+        place.offsets = []
+        for content in contents:
+            place.offsets.append(len(body))
+            body += content
+            body.extend(bytes(aligned_size(len(body), ALIGNMENT) - len(body)))
+        self.segments[place.segment_index] = memoryview(bytes(body))
+        if not body:
+            place.offsets = [0]  # number 0 alone: an empty list is how ExecuTorch before 0.2 wrote constants, and is refused
+
+    def drop_unused(self) -> None:
+        """Remove the segments that nothing refers to, and number the others anew."""
+        references = list(_references(self.program))
+        kept = sorted({getattr(holder, attribute) for holder, attribute in references})
+        number = {old: new for new, old in enumerate(kept)}
+        for holder, attribute in references:
+            setattr(holder, attribute, number[getattr(holder, attribute)])
+        self.segments = [self.segments[old] for old in kept]
+        self.program.segments = [self.program.segments[old] for old in kept]
+
+
+@dataclass(frozen=True)
+class Weight:
+    """What a data file has under a name: its bytes, and what tensor they are where the program itself reads them (a delegate knows without)."""
+
+    content: memoryview
+    layout: TensorLayout | None = None
+
+    @cached_property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.content).hexdigest()
+
+
+def write_data_file(path: Path, weights: Mapping[str, Weight]) -> None:
+    """Write a `.ptd`; bytes that have several names are there once."""
+    contents = {weight.sha256: weight.content for weight in weights.values()}
+    place = {sha256: index for index, sha256 in enumerate(contents)}
+    entries = {name: DataEntry(place[weight.sha256], ALIGNMENT, weight.layout) for name, weight in weights.items()}
+    with open(path, "wb") as file:
+        FlatTensorSerializer().serialize(DataPayload([bytes(content) for content in contents.values()], entries)).write_to_file(file)
+
+
+def read_data_file(path: Path) -> list[bytes]:
+    """What is in a `.ptd`, which is known to be whole."""
+    return list(FlatTensorSerializer().deserialize(Cord(path.read_bytes())).buffers)
+
+
+def _references(program: Program) -> Iterator[tuple[Any, str]]:
+    """Each place in a program that names a segment by its number: what holds it, and its attribute there."""
+    if program.constant_segment and program.constant_segment.offsets:
+        yield program.constant_segment, "segment_index"
+    for holder in (*(program.mutable_data_segments or ()), *(program.named_data or ())):
+        yield holder, "segment_index"
+    for plan in program.execution_plan:
+        for delegate in plan.delegates:
+            if delegate.processed.location == DataLocation.SEGMENT:
+                yield delegate.processed, "index"
+
+
+def _with_header(program: Program, body: bytearray) -> bytes:
+    """The file: the flatbuffer with its extended header, padding, the segments."""
+    flatbuffer = _program_to_flatbuffer(program, constant_tensor_alignment=ALIGNMENT, delegate_alignment=None)
+    header_size = aligned_size(_ExtendedHeader.EXPECTED_LENGTH, flatbuffer.max_alignment)
+    program_size = header_size + len(flatbuffer.data)
+    base = aligned_size(program_size, _SEGMENT_ALIGNMENT)
+    header = pad_to(_ExtendedHeader(program_size, base, len(body)).to_bytes(), header_size)
+    head = _insert_flatbuffer_header(bytes(flatbuffer.data), r"ET[0-9a-zA-Z][0-9a-zA-Z]", header)
+    return b"".join([head, bytes(base - program_size), body])

@@ -1,0 +1,62 @@
+"""A `.pte` apart: a small program, and its weights by name, for data files (`.ptd`) that other programs can share.
+
+ExecuTorch finds what is not in a program by name in the data files that it is loaded with (docs/source/ptd-file-format.md there). The weights
+of XNNPACK's delegates have a hash of their content for a name already; constants of the program get one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+
+from executorch.exir.scalar_type import ScalarType
+from executorch.exir.schema import ExtraTensorInfo, Tensor, TensorDataLocation
+from executorch.exir.tensor import get_scalar_type
+from executorch.exir.tensor_layout import TensorLayout
+
+from edgeexport.program_file import ProgramFile, Weight
+
+LEAST_BYTES = 4096
+"""Smaller constants stay in the program: their names would take as much."""
+
+
+def take_weights(file: ProgramFile) -> dict[str, Weight]:
+    """Remove from a program the weights of its delegates and its own constants of some size, and give them by name."""
+    taken = {entry.key: Weight(file.segments[entry.segment_index]) for entry in file.program.named_data or ()}
+    file.program.named_data = []
+    taken |= _take_constants(file)
+    file.drop_unused()
+    return taken
+
+
+def _take_constants(file: ProgramFile) -> dict[str, Weight]:
+    constants, taken = file.constants(), {}
+    for index, tensors in _constant_tensors(file).items():
+        if min(map(_size_bytes, tensors)) < LEAST_BYTES:
+            continue
+        for tensor in tensors:
+            layout = TensorLayout(ScalarType(tensor.scalar_type), tensor.sizes, tensor.dim_order)
+            weight = Weight(constants[index][: _size_bytes(tensor)], layout)
+            name = f"{weight.sha256}-{layout.scalar_type.name}-{'x'.join(map(str, layout.sizes))}-{''.join(map(str, layout.dim_order))}"
+            taken[name] = weight
+            tensor.data_buffer_idx = 0
+            tensor.extra_tensor_info = ExtraTensorInfo(fully_qualified_name=name, location=TensorDataLocation.EXTERNAL)
+        constants[index] = memoryview(b"")
+    if taken:
+        file.set_constants(constants)
+    return taken
+
+
+def _constant_tensors(file: ProgramFile) -> dict[int, list[Tensor]]:
+    """The tensors of all methods that read each of the program's constants; what calls change has its first value elsewhere."""
+    readers = defaultdict(list)
+    for plan in file.program.execution_plan:
+        for value in plan.values:
+            tensor = value.val
+            if isinstance(tensor, Tensor) and tensor.data_buffer_idx and tensor.allocation_info is None:
+                readers[tensor.data_buffer_idx].append(tensor)
+    return readers
+
+
+def _size_bytes(tensor: Tensor) -> int:
+    return math.prod(tensor.sizes) * get_scalar_type(tensor.scalar_type).itemsize
