@@ -4,11 +4,10 @@ import json
 import os
 import platform
 import shutil
-import subprocess
-import sys
 
 import pytest
 from conftest import TOY
+from in_process import run_command
 
 import edgeexport
 from edgeexport import boards
@@ -111,9 +110,7 @@ MISSING = [tool for tool in ("qemu-aarch64", "aarch64-linux-gnu-g++") if shutil.
 @pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)} (apt install qemu-user g++-aarch64-linux-gnu)")
 @pytest.mark.parametrize("board", ["raspberry_pi_5", "android_arm64_baseline"])
 def test_the_program_runs_on_an_emulated_board(toy_artifact, board):
-    done = subprocess.run(
-        [sys.executable, "-m", "edgeexport", "check", toy_artifact.path, "--board", board, "--emulate", "--json"], capture_output=True, text=True
-    )  # fmt: skip
+    done = run_command("check", toy_artifact.path, "--board", board, "--emulate", "--json")
     assert done.returncode == 0, done.stderr + done.stdout
     findings = json.loads(done.stdout)["findings"]
     assert {"loads", "operators", "numerics", "runners", "instructions", "board"} <= {f["check"] for f in findings}
@@ -128,7 +125,6 @@ def test_the_program_runs_on_an_emulated_board(toy_artifact, board):
 
 def test_what_cannot_be_emulated_exits_with_2(toy_artifact, own, tmp_path):
     path = own("[emulation]", "[emulation_not]")
-    command = [sys.executable, "-m", "edgeexport", "check", str(toy_artifact.path)]
     for options, said in ((["--emulate"], "needs a --board"), (["--board", path], "'emulation_not' was unexpected"), (["--board", "pi"], "There is no board 'pi'")):
-        done = subprocess.run([*command, *options], capture_output=True, text=True)
+        done = run_command("check", toy_artifact.path, *options)
         assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr

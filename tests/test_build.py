@@ -54,8 +54,14 @@ def test_a_failing_check_keeps_the_artifact_under_a_name_that_says_so(tmp_path, 
     assert not (tmp_path / "out").exists()
     kept = open_artifact(tmp_path / "out.failed")
     assert any(not f["passed"] for f in kept.manifest["findings"])
+
+
+def test_a_build_that_fails_again_replaces_what_was_kept(tmp_path):
+    (tmp_path / "out.failed").mkdir()
+    (tmp_path / "out.failed" / "manifest.json").write_text("that of the last time")
     with pytest.raises(CheckFailed):
-        edgeexport.build(f"{PLACE}:{name}", weights="random", out=tmp_path / "out")
+        edgeexport.build(f"{PLACE}:impossible", weights="random", batch="1", out=tmp_path / "out")
+    assert open_artifact(tmp_path / "out.failed").manifest["model"]["name"] == "toy"
 
 
 def test_check_finds_a_program_that_says_something_else(toy_copy):

@@ -1,5 +1,6 @@
 """The command line: exit codes, examples, JSON, messages without tracebacks."""
 
+import contextlib
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ import time
 
 import pytest
 from conftest import TOY
+from in_process import run_command
 
 PLACE = TOY.rpartition(":")[0]
 
@@ -16,6 +18,14 @@ PLACE = TOY.rpartition(":")[0]
 def run(*arguments, **options):
     command = [sys.executable, "-m", "edgeexport", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, **options)
+
+
+def test_a_process_of_its_own_says_the_same(toy_artifact, tmp_path):
+    done = run("check", toy_artifact.path)
+    assert done.returncode == 0 and "ok" in done.stdout and "FAILED" not in done.stdout
+    for arguments in (["check", tmp_path], ["build", "sma2"]):
+        real, here = run(*arguments), run_command(*arguments)
+        assert real.returncode == here.returncode == 2 and real.stderr == here.stderr and real.stderr.startswith("Error: ")
 
 
 @pytest.mark.parametrize("command", [[], ["models"], ["build"], ["check"], ["run"], ["show"]])
@@ -33,10 +43,10 @@ def test_models_as_json():
 
 def test_build_check_show_and_run(tmp_path):
     out = tmp_path / "toy"
+    run = run_command
     done = run("build", TOY, "--weights", "random", "--batch", "1:3", "--out", out)
     assert done.returncode == 0, done.stderr
     assert "lower to xnnpack" in done.stderr and "peak memory" in done.stdout and "random" in done.stdout
-    assert run("check", out).returncode == 0
     checked = json.loads(run("check", out, "--json").stdout)
     assert checked["passed"] and len(checked["findings"]) > 5
     shown = run("show", out)
@@ -75,15 +85,16 @@ def test_build_check_show_and_run(tmp_path):
     ],
 )
 def test_wrong_use_exits_with_2_and_a_message(tmp_path, arguments, said):
-    done = run(*arguments, cwd=tmp_path)
+    with contextlib.chdir(tmp_path):
+        done = run_command(*arguments)
     assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
     assert not (tmp_path / "build" / "mvit").exists() or list((tmp_path / "build" / "mvit").iterdir()) == []
 
 
 def test_a_failed_check_exits_with_1(tmp_path):
-    done = run("build", f"{PLACE}:impossible", "--weights", "random", "--out", tmp_path / "out")
+    done = run_command("build", f"{PLACE}:impossible", "--weights", "random", "--out", tmp_path / "out")
     assert done.returncode == 1 and "checks failed" in done.stderr and "out.failed" in done.stderr
-    assert run("check", tmp_path / "out.failed").returncode == 1
+    assert run_command("check", tmp_path / "out.failed").returncode == 1
 
 
 def test_ctrl_c_in_the_middle_of_a_real_build_leaves_nothing(tmp_path):

@@ -1,12 +1,11 @@
 """Programs for download: weights that are shared once, a manifest that is true, and what must be downloaded again."""
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
 import torch
+from in_process import run_command
 
 from edgeexport import delivery
 from edgeexport.artifact import record
@@ -183,13 +182,10 @@ def test_two_of_different_kinds_have_no_delta(toy_artifact, tmp_path):
 
 
 def test_the_commands(toy_artifact, toy_both, tmp_path):
-    def edgeexport(*arguments):
-        return subprocess.run([sys.executable, "-m", "edgeexport", *map(str, arguments)], capture_output=True, text=True)
-
-    refused = edgeexport("deliver", toy_artifact.path, "--out", tmp_path / "old")
+    refused = run_command("deliver", toy_artifact.path, "--out", tmp_path / "old")
     assert refused.returncode == 2 and "random weights" in refused.stderr and "Traceback" not in refused.stderr
-    done = edgeexport("deliver", toy_artifact.path, "--out", tmp_path / "old", "--allow-random")
+    done = run_command("deliver", toy_artifact.path, "--out", tmp_path / "old", "--allow-random")
     assert done.returncode == 0 and "calls equal to the whole program's" in done.stdout, done.stderr
     new = delivered(tmp_path / "new", toy_both[0].path).path
-    found = json.loads(edgeexport("delta", tmp_path / "old", new, "--json").stdout)
+    found = json.loads(run_command("delta", tmp_path / "old", new, "--json").stdout)
     assert 0 < found["download_bytes"] < found["size_bytes"]

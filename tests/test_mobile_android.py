@@ -3,13 +3,12 @@
 import dataclasses
 import json
 import shutil
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 from android_kotlin import compile_projects, run_java
+from in_process import run_command
 
 import edgeexport
 from edgeexport.calls import calls_of, identifier, type_name, with_own_state
@@ -236,7 +235,7 @@ def test_nothing_half_written_is_left(toy_copy, tmp_path, monkeypatch):
 
 def test_the_command(toy_copy, tmp_path):
     def run(*arguments):
-        return subprocess.run([sys.executable, "-m", "edgeexport", "package", *map(str, arguments)], capture_output=True, text=True)
+        return run_command("package", *arguments)
 
     done = run(toy_copy, "--platform", "android", "--id", "com.example.toy", "--allow-random", "--zip", "--json")
     assert done.returncode == 0, done.stderr

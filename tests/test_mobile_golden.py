@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 import torch
 import toy_text
-from conftest import TOY_TEXT
 from PIL import Image
 
-import edgeexport
 from edgeexport import captions, pose
 from edgeexport.catalog import model
 from edgeexport.errors import ArtifactError
@@ -21,8 +19,8 @@ from edgeexport.runtime.program import Program
 
 
 @pytest.fixture(scope="module")
-def text_artifact(tmp_path_factory):
-    return edgeexport.build(TOY_TEXT, weights="random", out=tmp_path_factory.mktemp("build") / "text")
+def text_artifact(text_both):
+    return text_both[0]
 
 
 def array(folder, tensor):

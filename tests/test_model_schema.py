@@ -2,13 +2,12 @@
 
 import json
 import random
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
 import torch
 from conftest import TOY
+from in_process import run_command
 from torch import nn
 
 import edgeexport
@@ -126,7 +125,7 @@ def test_contents(toy_artifact, contents):
 
 
 def show(*arguments):
-    return subprocess.run([sys.executable, "-m", "edgeexport", "show", *map(str, arguments)], capture_output=True, text=True)
+    return run_command("show", *arguments)
 
 
 def test_show_reads_the_file_alone(toy_artifact, tmp_path):

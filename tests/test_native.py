@@ -7,6 +7,7 @@ import sys
 
 import pytest
 import torch
+from in_process import run_command
 
 import edgeexport
 from edgeexport.errors import InputError, RuntimeFault, UsageError
@@ -128,6 +129,6 @@ def test_what_is_missing_is_named(text_both, monkeypatch, tmp_path):
 
 
 def test_the_command_line(toy_artifact):
-    done = subprocess.run([sys.executable, "-m", "edgeexport", "check", toy_artifact.path, "--runner", "native", "--json"], capture_output=True, text=True)
+    done = run_command("check", toy_artifact.path, "--runner", "native", "--json")
     assert done.returncode == 0, done.stderr
     assert {f["check"] for f in json.loads(done.stdout)["findings"]} >= {"runners"}

@@ -4,17 +4,14 @@ import dataclasses
 import json
 import shutil
 import struct
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
-from conftest import TOY
+from in_process import run_command
 from safetensors.torch import load_file, save_file
 
 from edgeexport.artifact import record
-from edgeexport.build import build_targets
 from edgeexport.errors import UsageError
 from edgeexport.method import Option, Pipeline
 from edgeexport.parity import FILES, parity, write
@@ -81,19 +78,21 @@ def test_a_program_that_does_not_answer_is_a_failure_with_the_reason(both, tmp_p
     assert all("cannot load" in message for message in failed.values())
 
 
-def test_artifacts_of_different_ranges_are_compared_where_they_meet(both, tmp_path):
-    (wide,) = build_targets(TOY, weights="random", batch="1:7", outs=(tmp_path / "wide",))
-    found = parity([wide.path, both[1]])
+def test_artifacts_of_different_ranges_are_compared_where_they_meet(both, toy_artifact):
+    found = parity([toy_artifact.path, both[1]])
     assert found.passed and {line.pair: line.cases for line in found.lines} == {
-        "eager ~ ExportedProgram": 4, "eager ~ xnnpack-fp32": 5, "eager ~ aoti-fp32": 4,
+        "eager ~ ExportedProgram": 4, "eager ~ xnnpack-fp32": 7, "eager ~ aoti-fp32": 4,
         "ExportedProgram ~ xnnpack-fp32": 4, "ExportedProgram ~ aoti-fp32": 4, "xnnpack-fp32 ~ aoti-fp32": 4,
     }  # fmt: skip
 
 
 def test_artifacts_of_other_weights_and_no_artifacts_are_refused(both, tmp_path):
-    (other,) = build_targets(TOY, weights="random:1", batch="1:3", outs=(tmp_path / "other",))
+    other = Path(shutil.copytree(both[1], tmp_path / "other"))
+    manifest = json.loads((other / "manifest.json").read_text())
+    manifest["weights"]["sha256"] = "0" * 64
+    (other / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(UsageError, match="not of the same weights"):
-        parity([both[0], other.path])
+        parity([both[0], other])
     with pytest.raises(UsageError, match="given twice"):
         parity([both[0], both[0]])
     with pytest.raises(UsageError, match="at least one"):
@@ -102,7 +101,7 @@ def test_artifacts_of_other_weights_and_no_artifacts_are_refused(both, tmp_path)
 
 def test_the_command_writes_nothing_over_a_report_and_exits_with_1_on_a_difference(both, tmp_path):
     def run(*arguments):
-        return subprocess.run([sys.executable, "-m", "edgeexport", "parity", *map(str, arguments)], capture_output=True, text=True)
+        return run_command("parity", *arguments)
 
     done = run(*both, "--out", tmp_path / "report")
     assert done.returncode == 0 and "xnnpack-fp32 ~ aoti-fp32" in done.stdout, done.stderr

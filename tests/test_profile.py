@@ -3,13 +3,13 @@
 import dataclasses
 import json
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
+from in_process import run_command
 
 import edgeexport
 from edgeexport.artifact import SOURCES
@@ -149,8 +149,8 @@ def test_a_case_that_starts_from_a_state_is_no_bundled_case(text_both, tmp_path)
 def test_the_command_line_on_an_artifact_of_before(copy, tmp_path):
     path = copy(lambda manifest: manifest["files"].pop(SOURCES))
     (path / SOURCES).unlink()
-    command = [sys.executable, "-m", "edgeexport", "profile", path, "--method", "classify", "--calls", "2", "--out", tmp_path / "profile.json"]
-    done = subprocess.run(command, capture_output=True, text=True)
+    command = ["profile", path, "--method", "classify", "--calls", "2", "--out", tmp_path / "profile.json"]
+    done = run_command(*command)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("flip: ") and "% of classify, 1 call, not delegated because: the partitioner has no rule" in done.stdout
     assert "measure latency without it" in done.stdout
@@ -158,7 +158,7 @@ def test_the_command_line_on_an_artifact_of_before(copy, tmp_path):
     assert (content["format"], content["kind"], content["model"]) == (1, "profile", "slow") and len(content["program_sha256"]) == 64
     (entry,) = content["methods"]
     assert entry["sizes"] == {"batch": 1} and all(o["lines"] == [] for o in entry["operators"])
-    again = subprocess.run(command, capture_output=True, text=True)
+    again = run_command(*command)
     assert again.returncode == 2 and "is there already. Give --force" in again.stderr
 
 

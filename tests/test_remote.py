@@ -12,12 +12,12 @@ import platform
 import shutil
 import socket
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 import torch
+from in_process import run_command
 
 import edgeexport
 from edgeexport import boards, measured
@@ -119,7 +119,7 @@ def here(tmp_path):
 
 
 def check(artifact, *options):
-    return subprocess.run([sys.executable, "-m", "edgeexport", "check", str(artifact.path), *options], capture_output=True, text=True)
+    return run_command("check", artifact.path, *options)
 
 
 CONSTANT = {runner.NAME, *runner.LIBRARIES, "toy.pte"}
@@ -373,8 +373,7 @@ def test_every_check_passes_over_adb(phone, android, own_runner, toy_artifact):
 
 @needs_runner
 def test_one_artifact_is_timed_over_adb_and_printed(phone, android, own_runner, toy_artifact, tmp_path):
-    command = [sys.executable, "-m", "edgeexport", "bench", str(toy_artifact.path), "--board", android, "--at", "adb:", "--threads", "1", "--rounds", "2", "--out", tmp_path / "b.json"]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = run_command("bench", toy_artifact.path, "--board", android, "--at", "adb:", "--threads", "1", "--rounds", "2", "--out", tmp_path / "b.json")
     assert done.returncode == 0, done.stderr
     assert "(android at adb:)" in done.stdout and "xnnpack-fp32" in done.stdout and "noise" not in done.stdout
     found = measured.read(tmp_path / "b.json", "bench")

@@ -5,11 +5,11 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import jinja2
 import pytest
+from in_process import run_command
 
 import edgeexport
 from edgeexport.errors import ArtifactError, UsageError
@@ -274,7 +274,7 @@ def test_a_page_is_replaced_when_asked_and_nothing_else_is(toy_copy, tmp_path):
 
 def test_the_command(toy_artifact, save, tmp_path):
     def run(*arguments):
-        return subprocess.run([sys.executable, "-m", "edgeexport", "report", *map(str, arguments)], capture_output=True, text=True)
+        return run_command("report", *arguments)
 
     out = tmp_path / "page.html"
     done = run(toy_artifact.path, "--bench", save("b.json", bench_of(toy_artifact)), "--out", out, "--json")

@@ -3,7 +3,6 @@
 import json
 import shutil
 import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import executorch
 import pytest
 import torch
 from executorch.exir import to_edge
+from in_process import run_command
 from torch import nn
 
 from edgeexport.errors import ArtifactError, UsageError
@@ -157,21 +157,17 @@ def test_all_kernels_reach_most_of_their_library_and_more_never_less():
     assert kernel_code_bytes(names, LIBRARIES)[KERNELS[0]] > 0.5 * every.size_bytes, "the rest is data, and the parts of Eigen's BLAS that nothing calls"
 
 
-def run(*arguments):
-    return subprocess.run([sys.executable, "-m", "edgeexport", *map(str, arguments)], capture_output=True, text=True)
-
-
 def test_the_command(foreign, tmp_path):
-    done = run("operators", foreign, "--runtime", LIBRARIES, "--yaml", tmp_path / "s.yaml", "--json")
+    done = run_command("operators", foreign, "--runtime", LIBRARIES, "--yaml", tmp_path / "s.yaml", "--json")
     assert done.returncode == 1 and "lacks edgeexport_test::twice.out" in done.stderr
     found = json.loads(done.stdout)
     assert [o["name"] for o in found["operators"]] == ["aten::add.out", "edgeexport_test::twice.out"] and found["backends"] == []
     assert found["runtime"][0]["missing"] == ["edgeexport_test::twice.out"] and (tmp_path / "s.yaml").is_file()
-    done = run("operators", tmp_path / "no.pte")
+    done = run_command("operators", tmp_path / "no.pte")
     assert done.returncode == 2 and "cannot be read" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_a_foreign_program_is_shown(foreign):
-    done = run("show", foreign)
+    done = run_command("show", foreign)
     assert done.returncode == 0, done.stderr
     assert "outside: 1 x edgeexport_test::twice.out" in done.stdout and "constant sampling_rate_hz: 16000" in done.stdout

@@ -11,6 +11,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import psutil
 import pytest
 import torch
 
@@ -23,6 +24,7 @@ from fastapi.testclient import TestClient  # noqa: E402
 from safetensors.torch import load, save  # noqa: E402
 
 from edgeexport.serve.app import make_app  # noqa: E402
+from edgeexport.serve.engine import RAY_SETTINGS  # noqa: E402
 from edgeexport.serve.wire import JSON, SAFETENSORS  # noqa: E402
 from edgeexport.serve.worker import Call, grouped, run_together, split  # noqa: E402
 
@@ -190,6 +192,13 @@ def many(base, program, count, during=lambda: None):
     return [status for status, _ in said]
 
 
+def test_ray_waits_for_its_proxy_on_a_busy_machine(served):
+    """Its 5 s are over before the process has begun, where others compute; serving then failed."""
+    _, _, process = served
+    (controller,) = [p for p in psutil.Process(process.pid).children(recursive=True) if "ServeController" in " ".join(p.cmdline())]
+    assert controller.environ()["RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S"] == "60"
+
+
 def test_many_clients_get_their_own_right_answers(served, program):
     base, metrics, _ = served
     assert many(base, program, 300) == [200] * 300
@@ -201,8 +210,6 @@ def test_many_clients_get_their_own_right_answers(served, program):
 
 
 def test_a_killed_replica_loses_no_request_without_an_error(served, program):
-    import psutil
-
     base, _, process = served
     replicas = [p for p in psutil.Process(process.pid).children(recursive=True) if "ServeReplica:edgeexport" in " ".join(p.cmdline())]
     assert len(replicas) == 2
@@ -247,7 +254,7 @@ print(len(nodes), len(set(nodes)), len(ray.nodes()))
 @pytest.fixture
 def cluster():
     """(address, environment) of a cluster of two nodes with one CPU each, both on this machine."""
-    environment = {**os.environ, "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
+    environment = {**os.environ, **RAY_SETTINGS, "RAY_AUTH_MODE": "disabled"}
     process = subprocess.Popen([sys.executable, "-c", CLUSTER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
     address = next((line.split()[1] for line in process.stdout if line.startswith("address ")), None)
     assert address, "no cluster could be started"

@@ -1,21 +1,18 @@
 """Programs with state: a cache that methods share, that nothing else overwrites, and that a new text does not see."""
 
-from pathlib import Path
-
 import pytest
 import torch
 import toy_text
+from conftest import TOY_TEXT
 
 import edgeexport
 from edgeexport.captions import generate
 from edgeexport.errors import CheckFailed, InputError
 
-MODEL = f"{Path(__file__).parent / 'toy_text.py'}:MODEL"
-
 
 @pytest.fixture(scope="module")
-def artifact(tmp_path_factory):
-    return edgeexport.build(MODEL, weights="random", out=tmp_path_factory.mktemp("build") / "text")
+def artifact(text_both):
+    return text_both[0]
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +50,7 @@ def test_a_cache_planned_with_scratch_memory_is_found_out(tmp_path, monkeypatch)
     together = ExecutorchBackendConfig(memory_planning_pass=MemoryPlanningPass(alloc_graph_input=False), run_reinplace_pass=True)
     monkeypatch.setattr(lower, "_memory_settings", lambda: together)
     with pytest.raises(CheckFailed, match="state decode_step|numerics decode_step"):
-        edgeexport.build(MODEL, weights="random", out=tmp_path / "text")
+        edgeexport.build(TOY_TEXT, weights="random", out=tmp_path / "text")
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,14 @@ BATCH_WAIT_S = 0.005
 """How long a request waits for others to share its batch with; a call of a program takes longer than that."""
 
 
+RAY_SETTINGS = {
+    "RAY_USAGE_STATS_ENABLED": "0",  # nothing is reported to anyone
+    # By default Ray ends its HTTP proxy when that is not up after 5 s, which on a busy machine it is not. A cluster has its own setting.
+    "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",
+}
+"""What Ray reads from the environment, where nothing else is set."""
+
+
 @dataclass(frozen=True)
 class Service:
     """What is served, and how: `queue` requests wait for a replica, more are refused with 503; `ongoing` are at a replica."""
@@ -44,7 +52,8 @@ def serve(service: Service, on_ready: Callable[[str], None]) -> None:
     if artifact.program_path.suffix != ".pt2":
         raise UsageError(f"{service.artifact} is for a phone ({artifact.program_path.name}). Serve a server package: build it with --target aoti.")
     _refuse_taken(service.host, service.port)
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anyone
+    for name, value in RAY_SETTINGS.items():
+        os.environ.setdefault(name, value)
     try:
         import ray
         from ray import serve as ray_serve
