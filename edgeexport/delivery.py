@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -132,18 +132,31 @@ def _split(opened: Mapping[str, Artifact], folder: Path) -> dict[str, tuple[Path
 def _groups(taken: Mapping[str, Mapping[str, Weight]]) -> dict[tuple[str, ...], dict[str, Weight]]:
     """The weights of programs, by the names of the programs that are to share a file of them; each program has each of its weights in one file."""
     users: dict[str, set[str]] = defaultdict(set)  # by content: another name for the same bytes is in the same file
+    sizes: dict[str, int] = {}
     for name, weights in taken.items():
         for weight in weights.values():
             users[weight.sha256].add(name)
+            sizes[weight.sha256] = len(weight.content)
     common: Counter[tuple[str, ...]] = Counter()
-    for content, weight in {weight.sha256: weight for weights in taken.values() for weight in weights.values()}.items():
-        common[tuple(sorted(users[content]))] += len(weight.content)
+    for content, names in users.items():
+        common[tuple(sorted(names))] += sizes[content]
+    large = [names for names, size_bytes in common.most_common() if size_bytes >= SHARED_LEAST_BYTES]
     groups: dict[tuple[str, ...], dict[str, Weight]] = defaultdict(dict)
-    for name, weights in taken.items():
+    for weights in taken.values():
         for key, weight in sorted(weights.items()):
-            together = tuple(sorted(users[weight.sha256]))
-            groups[together if common[together] >= SHARED_LEAST_BYTES else (name,)][key] = weight
+            for home in _homes(tuple(sorted(users[weight.sha256])), large):
+                groups[home][key] = weight
     return groups
+
+
+def _homes(names: tuple[str, ...], large: Sequence[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
+    """The groups that a weight of the programs `names` goes to, each of them in one: theirs if it is `large`, else large ones that are among them, and files of their own."""
+    left = set(names)
+    for group in [names] * (names in large) + [*large]:
+        if left.issuperset(group):
+            yield group
+            left -= set(group)
+    yield from ((name,) for name in sorted(left))
 
 
 def _verify(artifact: Artifact, parts: tuple[Path, ...]) -> int:

@@ -13,12 +13,13 @@ from edgeexport.delivery import MANIFEST, deliver, open_delivery
 from edgeexport.delta import delta
 from edgeexport.errors import ArtifactError, RuntimeFault, UsageError
 from edgeexport.mobile import package
+from edgeexport.program_file import Weight
 from edgeexport.runtime.executorch import Engine
 
 
 @pytest.fixture
 def share_all(monkeypatch):
-    """Toys have few weights: even those are to be shared, but not what two models happen to have in common (zeros)."""
+    """Toys have few weights: even those are to be shared, but not what two models happen to have in common (a scale)."""
     monkeypatch.setattr(delivery, "SHARED_LEAST_BYTES", 1000)
 
 
@@ -44,6 +45,16 @@ def test_programs_with_the_same_weights_share_a_file_of_them(toy_artifact, toy_b
         assert entry["equal_calls"] == sum(min(2, len(method["cases"])) for method in artifact.methods.values())
     assert open_delivery(made.path).manifest == made.manifest
     assert "Apache-2.0" in (made.path / "NOTICE").read_text()
+
+
+def test_every_program_has_every_weight_once_and_no_small_file_is_shared(monkeypatch):
+    monkeypatch.setattr(delivery, "SHARED_LEAST_BYTES", 100)
+    all_three, two, one, few = (Weight(memoryview(bytes([value]) * size)) for value, size in ((1, 8), (2, 120), (3, 200), (4, 90)))
+    taken = {"a": {"w": all_three, "x": two, "again": two}, "b": {"w": all_three, "x": two, "few": few}, "c": {"w": all_three, "y": one, "few": few}}
+    groups = delivery._groups(taken)
+    assert {names: sorted(weights) for names, weights in groups.items()} == {("a", "b"): ["again", "w", "x"], ("c",): ["few", "w", "y"], ("b",): ["few"]}
+    for name, weights in taken.items():
+        assert all([key in group for names, group in groups.items() if name in names].count(True) == 1 for key in weights)
 
 
 def test_a_program_in_several_files_runs_in_the_native_runner(text_both, tmp_path, monkeypatch):
