@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 TIME_LIMIT_S = 600.0
 """How long one command may take."""
 
+EMULATOR_SLOWDOWN = 24
+"""By how much more, in an emulator: a call of an image encoder takes it an hour on a busy machine."""
+
 GRACE_S = 5.0
 """How long a runner may take to end when its input has ended."""
 
@@ -43,7 +46,9 @@ class Engine:
     def __init__(self, artifact: Artifact, board: str = "", at: str = "", runner: Sequence[str | Path] | None = None):
         """On this machine, on the emulated `board`, or on the board `at` an address; `runner` is the command to start instead. Raises UsageError, RuntimeFault."""
         self._place = Here(runner) if runner else place_of(board, at)
-        self._session = Session(self._place, 1 if board and not at else _threads)  # an emulator counts instructions in one thread
+        emulated = bool(board) and not at
+        # An emulator counts instructions in one thread.
+        self._session = Session(self._place, 1 if emulated else _threads, TIME_LIMIT_S * (EMULATOR_SLOWDOWN if emulated else 1))
         program, *data = (self._place.program(path.resolve()) for path in (artifact.program_path, *artifact.data_paths))
         self._program_ms = self._session.ask({"do": "load", "program": program, "data": data})["load_ms"]
         self._method_ms: dict[str, float] = {}
@@ -161,8 +166,8 @@ def make_ready(artifact: Artifact, board: str = "", at: str = "") -> None:
 class Session:
     """A running runner in its place: one JSON line to it, one back."""
 
-    def __init__(self, place: Here | There, threads: int | None = None):
-        self._place = place
+    def __init__(self, place: Here | There, threads: int | None = None, limit_s: float | None = None):
+        self._place, self._limit_s = place, limit_s or TIME_LIMIT_S
         self._log = place.scratch / "log"
         command = place.command(("--threads", str(threads)) if threads else ())
         try:
@@ -202,14 +207,14 @@ class Session:
 
         with selectors.DefaultSelector() as waiting:
             waiting.register(self._process.stdout, selectors.EVENT_READ)
-            if not waiting.select(TIME_LIMIT_S):
+            if not waiting.select(self._limit_s):
                 self._process.kill()
                 self.close()
-                raise RuntimeFault(f"The native runner did not answer '{command['do']}' within {TIME_LIMIT_S:g} s, and was ended.")
+                raise RuntimeFault(f"The native runner did not answer '{command['do']}' within {self._limit_s:g} s, and was ended.")
         return self._process.stdout.readline()
 
     def _how_it_ended(self) -> str:
-        code = self._process.wait(TIME_LIMIT_S)
+        code = self._process.wait(self._limit_s)
         number = -code if code < 0 else code - 128  # as a shell says it
         how = f"was ended by {signal.Signals(number).name}" if number in set(signal.Signals) else f"ended with code {code}"
         return self._place.lost() or how
