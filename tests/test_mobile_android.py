@@ -274,11 +274,11 @@ def awkward(artifact):
     return changed(artifact, methods=methods, model=artifact.manifest["model"] | {"name": "list", "summary": meaning})
 
 
-def write(artifact, kind, folder):
+def write(artifact, kind, folder, on_demand=False):
     manifest = artifact.manifest
     pipeline = kind if kind in PIPELINES else None
     named = changed(artifact, model=manifest["model"] | {"name": f"tried-{kind}"}, prepare=PIPELINES[kind]) if pipeline else artifact
-    android.write(Request(named, f"com.example.{kind}", pipeline, calls_of(named), "1.5.1", ()), folder / kind)
+    android.write(Request(named, f"com.example.{kind}", pipeline, calls_of(named), "1.5.1", (), on_demand), folder / kind)
     return folder / kind
 
 
@@ -287,6 +287,7 @@ def compiled(toy_artifact, toy_package, tmp_path_factory):
     """The folder of the classes of all these packages and of the checks, and the folder of the packages."""
     folder = tmp_path_factory.mktemp("compiled")
     projects = [toy_package.path, *(write(toy_artifact, kind, folder) for kind in PIPELINES), write(awkward(toy_artifact), "awkward", folder)]
+    projects.append(write(toy_artifact, "fetched", folder, on_demand=True))
     checks = folder / "Checks.kt"
     checks.write_text(CHECKS.read_text().replace("{{ id }}", "com.example.toy"))
     compile_projects(projects, folder / "classes", checks)
@@ -295,7 +296,7 @@ def compiled(toy_artifact, toy_package, tmp_path_factory):
 
 def test_every_package_compiles(compiled):
     classes, folder = compiled
-    for kind, name in {**{k: f"Tried{k.capitalize()}" for k in PIPELINES}, "toy": "Toy", "awkward": "ListModel"}.items():
+    for kind, name in {**{k: f"Tried{k.capitalize()}" for k in PIPELINES}, "toy": "Toy", "fetched": "Toy", "awkward": "ListModel"}.items():
         assert (classes / "com/example" / kind / f"{name}.class").is_file() and (classes / "com/example" / kind / "sample/MainActivity.class").is_file()
     source = (folder / "awkward/library/src/main/kotlin/com/example/awkward/ListModel.kt").read_text()
     assert "fun when_(in_: FloatTensor, answer_: FloatTensor, aB: FloatTensor, aB_: FloatTensor, fun_: FloatTensor, loaded_: FloatTensor): WhenOutputs" in source
@@ -331,7 +332,7 @@ def test_tensors_are_checked_before_the_runtime_sees_them(said):
 def test_the_program_is_copied_once_and_checked(said):
     stored = said["storage"]
     assert stored["equal"] and stored["same"] and stored["opened"] == 1
-    assert "is damaged in this app: 1000 bytes" in stored["cut"] and "is damaged in this app: 3000000 bytes" in stored["changed"] and "There is no room" in stored["full"]
+    assert "is damaged where it came from: 1000 bytes" in stored["cut"] and "is damaged where it came from: 3000000 bytes" in stored["changed"] and "There is no room" in stored["full"]
     assert stored["left"] == [stored["name"]], "of an earlier version, and of copies that failed, nothing stays"
 
 
@@ -341,6 +342,25 @@ def test_one_call_at_a_time_until_it_is_closed(said, toy_artifact):
     assert loaded["closed during a call"] == 0 and loaded["answered"] == 1 and loaded["closed"] == 1
     assert loaded["after"] == "IllegalStateException: This model was closed."
     assert loaded["file"] == [f"{toy_artifact.manifest['files']['toy.pte']['sha256']}.pte"]
+
+
+def test_a_program_is_fetched_once_and_only_the_right_one_is_taken(said, toy_artifact):
+    fetched, program = said["fetched"], toy_artifact.manifest["files"]["toy.pte"]
+    assert len(fetched["refused"]) == 2 and all("toy.pte is damaged where it came from: 13 bytes" in message for message in fetched["refused"])
+    assert fetched["answers"] == [1, 1, 1] and fetched["asked"] == ["toy.pte"] * 3, "twice in vain, once for good; later no network is needed"
+    assert fetched["sizes"] == [program["size_bytes"]] and fetched["file"] == [f"{program['sha256']}.pte"]
+
+
+def test_a_package_on_demand_has_the_program_for_its_test_only(toy_artifact, tmp_path):
+    made = package(toy_artifact.path, "android", tmp_path / "app", allow_random=True, on_demand=True)
+    (program,) = made.path.rglob("*.pte")
+    assert program.relative_to(made.path).as_posix() == "library/src/androidTest/assets/toy.pte"
+    facts = json.loads((made.path / "library/src/main/assets/models/toy/manifest.json").read_text())
+    assert facts["files"]["toy.pte"] == toy_artifact.manifest["files"]["toy.pte"], "what is fetched is held against this"
+    assert json.loads((made.path / RECORD).read_text())["on_demand"] and damaged(made.path) == []
+    assert "android.permission.INTERNET" in (made.path / "sample/src/main/AndroidManifest.xml").read_text()
+    with pytest.raises(UsageError, match="--on-demand is for a platform whose packages can fetch"):
+        package(toy_artifact.path, "ios", tmp_path / "ios", allow_random=True, on_demand=True)
 
 
 def test_bitmaps_are_read_as_they_are(said):

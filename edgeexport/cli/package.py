@@ -15,6 +15,7 @@ from edgeexport.cli import display
 @click.option("--out", type=click.Path(path_type=Path), help="Folder of the project.  [default: PLATFORM beside the artifact]")
 @click.option("--id", "app_id", metavar="ID", help="What the package's code is called: com.example.sam2, for cpp edgeexport_sam2.  [default: the model's name after com.example or edgeexport_]")
 @click.option("--executorch-version", "runtime_version", metavar="VERSION", help="The ExecuTorch that the app has.  [default: the one that built the program]")
+@click.option("--on-demand", is_flag=True, help="android: leave the program out; the app fetches it when it is first used, and verifies it.")
 @click.option("--zip", "zipped", is_flag=True, help="Write the project into a zip beside it too: the same bytes for the same project.")
 @click.option("--classes", type=click.Path(path_type=Path), metavar="JAR", help="android: write an AAR beside the project too, with these compiled classes of its library.")
 @click.option("--allow-random", is_flag=True, help="Package random weights, to try the app around them.")

@@ -8,7 +8,7 @@ import json
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -29,7 +29,10 @@ COPYLEFT = ("AGPL", "GPL")
 
 @dataclass(frozen=True)
 class Request:
-    """What a platform writes a package from. `pipeline` is a key of `golden.RUNS`, or None; `runtime_version` is ExecuTorch's; `notes` are for whoever uses it."""
+    """What a platform writes a package from. `pipeline` is a key of `golden.RUNS`, or None; `runtime_version` is ExecuTorch's; `notes` are for whoever uses it.
+
+    With `on_demand` the package is without the program, which the app fetches.
+    """
 
     artifact: Artifact
     app_id: str
@@ -37,6 +40,7 @@ class Request:
     calls: tuple[Call, ...]
     runtime_version: str
     notes: tuple[str, ...]
+    on_demand: bool = False
 
     @property
     def manifest(self) -> Mapping[str, Any]:
@@ -67,6 +71,7 @@ def package(
     runtime_version: str | None = None,
     zipped: bool = False,
     classes: str | Path | None = None,
+    on_demand: bool = False,
     allow_random: bool = False,
     allow_failed: bool = False,
     force: bool = False,
@@ -75,17 +80,19 @@ def package(
     """Write the artifact at `path` as a library project for `platform` into `out`, by default beside the artifact.
 
     `app_id` is the package name of its code, `runtime_version` the ExecuTorch that the app has (default: the one that built the program). `zipped` writes
-    the project into a .zip too, `classes` is a jar of the project's compiled classes to make a platform's own file of. Random weights and
-    failed checks are refused unless allowed.
+    the project into a .zip too, `classes` is a jar of the project's compiled classes to make a platform's own file of. With `on_demand` the program is not in
+    the app, which fetches it when it is first used. Random weights and failed checks are refused unless allowed.
     Raises UsageError and its kin before any work for what cannot be; nothing half-written is left.
     """
     progress = progress or Progress()
     writer = _platform(platform)
     artifact = open_artifact(path, ".pte")
     _refuse_program(artifact, writer, allow_random, allow_failed)
+    if on_demand and not getattr(writer, "ON_DEMAND", False):
+        raise UsageError(f"--on-demand is for a platform whose packages can fetch their program: android. A package for {platform} has it inside.")
     out = Path(out) if out is not None else _beside(Path(path)) / platform
     _refuse_inside(out, Path(path))
-    request = _request(artifact, writer, app_id, runtime_version)
+    request = replace(_request(artifact, writer, app_id, runtime_version), on_demand=on_demand)
     extras = _extras(out, writer, zipped, classes, force)
     from edgeexport.mobile import golden
 
@@ -236,7 +243,7 @@ def _write_record(request: Request, platform: str, folder: Path) -> None:
     """RECORD: nothing in it depends on when or where it was written."""
     manifest = request.manifest
     facts = {
-        "format": 1, "platform": platform, "app_id": request.app_id, "pipeline": request.pipeline, "runtime_version": request.runtime_version, "model": manifest["model"]["name"],
+        "format": 1, "platform": platform, "app_id": request.app_id, "pipeline": request.pipeline, "runtime_version": request.runtime_version, "on_demand": request.on_demand, "model": manifest["model"]["name"],
         "program": manifest["program"], "program_sha256": request.program_sha256, "weights_sha256": manifest["weights"]["sha256"],
         "edgeexport": manifest["versions"]["edgeexport"], "executorch": manifest["versions"]["executorch"],
         "files": {str(file.relative_to(folder)): record(file) for file in sorted(folder.rglob("*")) if file.is_file()},

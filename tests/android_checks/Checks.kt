@@ -6,6 +6,7 @@ import android.content.res.AssetManager
 import android.graphics.Bitmap
 import java.io.ByteArrayInputStream
 import java.io.File
+import java.io.IOException
 import java.io.InputStream
 import java.security.MessageDigest
 import java.util.concurrent.CountDownLatch
@@ -91,13 +92,13 @@ private fun refusals(): Map<String, String> {
 
 private fun storage(folder: File): Map<String, Any> {
     val content = ByteArray(3_000_000) { (it * 31).toByte() }
-    fun asset(bytes: ByteArray) = Asset("models/m/p.pte", bytes.size.toLong(), MessageDigest.getInstance("SHA-256").digest(bytes).joinToString("") { "%02x".format(it) })
+    fun asset(bytes: ByteArray) = ProgramFile("p.pte", bytes.size.toLong(), MessageDigest.getInstance("SHA-256").digest(bytes).joinToString("") { "%02x".format(it) })
     var opened = 0
     val stored = storedFile(folder, asset(content)) { opened++; content.inputStream() }
     val again = storedFile(folder, asset(content)) { opened++; content.inputStream() }
     val cut = failure { storedFile(File(folder, "cut"), asset(content)) { ByteArrayInputStream(content, 0, 1000) } }
     val changed = failure { storedFile(File(folder, "changed"), asset(content)) { content.clone().also { it[5] = 0 }.inputStream() } }
-    val full = failure { storedFile(File(folder, "full"), Asset("p.pte", Long.MAX_VALUE, "0")) { content.inputStream() } }
+    val full = failure { storedFile(File(folder, "full"), ProgramFile("p.pte", Long.MAX_VALUE, "0")) { content.inputStream() } }
     File(folder, "${stored.name}.partial").writeText("of a process that was killed")
     val next = storedFile(folder, asset(content + 1)) { (content + 1).inputStream() }
     return mapOf(
@@ -134,6 +135,22 @@ private fun loaded(assets: File, model: String, storage: File): Map<String, Any?
     )
 }
 
+private fun fetched(assets: File, model: String, storage: File): Map<String, Any?> = runBlocking {
+    val asked = mutableListOf<ProgramFile>()
+    val methods = Counting { listOf(floats(1, 8)) }
+    fun program(source: (ProgramFile) -> InputStream) = LoadedProgram(FolderApp(assets, storage), "models/$model", source) { methods }
+    val call: (Methods) -> Int = { it.call("classify", listOf(floats(1, 3, 16, 16))).size }
+    val wrong = program { asked += it; "an error page".byteInputStream() }
+    val refused = List(2) { failure { runBlocking { wrong.use(call) } } }
+    val right = program { asked += it; File(assets, "models/$model/${it.name}").inputStream() }
+    val answers = List(2) { right.use(call) }
+    val later = program { throw IOException("no network") }.use(call)
+    mapOf(
+        "refused" to refused, "answers" to answers + later, "asked" to asked.map { it.name }, "sizes" to asked.map { it.sizeBytes }.toSet().toList(),
+        "file" to File(storage, "models/$model").list()!!.filter { it != "lock" },
+    )
+}
+
 private fun pixels(): Map<String, Any> {
     val colors = IntArray(70 * 130) { 0x12000000 + it * 7919 }
     val wanted = colors.flatMap { listOf((it shr 16).toByte(), (it shr 8).toByte(), it.toByte()) }.toByteArray()
@@ -147,6 +164,7 @@ public fun main(arguments: Array<String>) {
     val (assets, model, folder) = arguments
     val all = mapOf(
         "refusals" to refusals(), "storage" to storage(File(folder, "stored")), "loaded" to loaded(File(assets), model, File(folder, "app")), "pixels" to pixels(),
+        "fetched" to fetched(File(assets), model, File(folder, "fetched")),
     )
     println(JSONObject(all))
 }

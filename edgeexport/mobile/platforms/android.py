@@ -29,6 +29,8 @@ BACKENDS = frozenset({"XnnpackBackend"})
 DTYPES = {"float32": "FloatTensor", "int64": "LongTensor", "int32": "IntTensor", "uint8": "ByteTensor"}
 GOLDEN = Path("library/src/androidTest/assets/golden")
 SUFFIX = ".aar"
+ON_DEMAND = True
+"""Packages can leave the program out, and have the app fetch it."""
 
 VERSIONS = {
     "gradle": "8.14", "android_gradle_plugin": "8.10.0", "kotlin": "2.2.0", "coroutines": "1.10.2", "jvm": 17, "compile_sdk": 36, "min_sdk": 24, "sample_min_sdk": 28,
@@ -36,12 +38,13 @@ VERSIONS = {
 }  # fmt: skip
 """What the project is built with: releases that go together, says Kotlin's table of compatible Gradle and Android plugins."""
 
-MEMBERS = frozenset("loaded pipeline facts tokenizer answer close it context equals hashCode toString getClass notify notifyAll wait".split())
+MEMBERS = frozenset("loaded pipeline facts tokenizer answer close it context source equals hashCode toString getClass notify notifyAll wait".split())
 """What the generated class has beside its functions, and every object."""
 
 _RESERVED = KEYWORDS["java"] | KEYWORDS["kotlin"]
 _LIBRARY = Path("library/src/main")
 _MAIN = _LIBRARY / "kotlin"
+_TEST_ASSETS = Path("library/src/androidTest/assets")
 
 WORDS = {"segmentation": "Segmentation", "speech": "Speech", "captions": "Caption", "video": "Video", "pose": "Pose"}
 """What the Kotlin code calls each pipeline."""
@@ -67,7 +70,7 @@ def write(request: Request, folder: Path) -> None:
     facts = _facts(request, api)
     _write_project(facts, folder)
     _write_code(facts, api, folder)
-    _write_assets(request, folder / _LIBRARY / "assets" / facts["assets"])
+    _write_assets(request, folder / _LIBRARY / "assets" / facts["assets"], folder / _TEST_ASSETS)
     (folder / "NOTICE").write_text(notice(request.manifest, f"{RUNTIME} {request.runtime_version}", request.notes), encoding="utf-8")
 
 
@@ -112,7 +115,7 @@ def _facts(request: Request, api: Api) -> dict[str, Any]:
         "model": manifest["model"], "summary": manifest["model"]["summary"], "program": manifest["program"], "program_sha256": request.program_sha256,
         "program_bytes": request.artifact.program_path.stat().st_size, "assets": f"models/{manifest['model']['name']}", "notes": request.notes,
         "tokenizer": manifest["prepare"]["tokenizer"] if request.pipeline in TEXT_PIPELINES else None,
-        "figures": f"{WORDS[request.pipeline].lower()}Figures" if request.pipeline else None,
+        "figures": f"{WORDS[request.pipeline].lower()}Figures" if request.pipeline else None, "on_demand": request.on_demand,
     }  # fmt: skip
 
 
@@ -158,14 +161,14 @@ def _belongs(name: str, pipeline: str | None) -> bool:
     return not any(name in (f"{word}Pipeline.kt", f"{word}Golden.kt") for key, word in WORDS.items() if key != pipeline)
 
 
-def _write_assets(request: Request, home: Path) -> None:
-    """The program, what it needs, and of the manifest what an app needs: nothing of the machine that it was built on."""
+def _write_assets(request: Request, home: Path, of_tests: Path) -> None:
+    """The program (on demand, for the tests only), what it needs, and of the manifest what an app needs: nothing of the machine that it was built on."""
     home.mkdir(parents=True)
     manifest = request.manifest
     program, tokenizer = manifest["program"], manifest["prepare"].get("tokenizer")
     kept = [name for name in (program, tokenizer) if name in manifest["files"]]
     for name in kept:
-        shutil.copyfile(request.artifact.path / name, home / name)
+        shutil.copyfile(request.artifact.path / name, (of_tests if request.on_demand and name == program else home) / name)
     methods = [{key: entry[key] for key in ("name", "inputs", "outputs", "dims")} for entry in manifest["methods"]]
     facts = {key: manifest[key] for key in ("format", "target", "precision", "program", "prepare")}
     facts |= {"model": {"name": manifest["model"]["name"]}, "files": {name: manifest["files"][name] for name in kept}, "methods": methods}

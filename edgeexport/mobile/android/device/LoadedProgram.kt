@@ -2,6 +2,7 @@ package {{ id }}
 
 import android.content.Context
 import java.io.File
+import java.io.InputStream
 import kotlin.coroutines.CoroutineContext
 import kotlinx.coroutines.Dispatchers
 import kotlinx.coroutines.currentCoroutineContext
@@ -11,11 +12,16 @@ import kotlinx.coroutines.sync.withLock
 import kotlinx.coroutines.withContext
 
 /**
- * The program whose files are in the [folder] of the app's assets: `manifest.json`, the program itself, and what else it needs.
+ * The program whose files are in the [folder] of the app's assets: `manifest.json`, the program itself unless [source] gives it, and what else it needs.
  *
- * It is copied out of the assets and opened when it is first used, and used by one at a time.
+ * It is copied from there and opened when it is first used, and used by one at a time.
  */
-internal class LoadedProgram(context: Context, private val folder: String, private val open: (File) -> Methods = ::ExecuTorchMethods) : AutoCloseable {
+internal class LoadedProgram(
+    context: Context,
+    private val folder: String,
+    private val source: ((ProgramFile) -> InputStream)? = null,
+    private val open: (File) -> Methods = ::ExecuTorchMethods,
+) : AutoCloseable {
     private val context = context.applicationContext
     private val turn = Mutex()
     private var methods: Methods? = null
@@ -32,7 +38,7 @@ internal class LoadedProgram(context: Context, private val folder: String, priva
     /**
      * What [block] makes of the program's methods, computed on Dispatchers.Default. When the caller is cancelled, it ends at its next call of a method.
      *
-     * Throws IllegalStateException after [close], IOException where the program cannot be copied out of the assets.
+     * Throws IllegalStateException after [close], IOException where the program cannot be copied from where it is.
      */
     suspend fun <T> use(block: (Methods) -> T): T = try {
         turn.withLock {
@@ -51,8 +57,8 @@ internal class LoadedProgram(context: Context, private val folder: String, priva
     }
 
     private fun load(): Methods {
-        val asset = manifest.program(folder)
-        val file = storedFile(File(context.noBackupFilesDir, folder), asset) { context.assets.open(asset.path) }
+        val program = manifest.program()
+        val file = storedFile(File(context.noBackupFilesDir, folder), program) { source?.invoke(program) ?: context.assets.open("$folder/${program.name}") }
         return CheckedMethods(open(file), manifest.methods()).also { methods = it }
     }
 
@@ -71,10 +77,10 @@ internal class LoadedProgram(context: Context, private val folder: String, priva
     }
 }
 
-private fun Manifest.program(folder: String): Asset {
+private fun Manifest.program(): ProgramFile {
     val name = json.getString("program")
     val facts = json.getJSONObject("files").getJSONObject(name)
-    return Asset("$folder/$name", facts.getLong("size_bytes"), facts.getString("sha256"))
+    return ProgramFile(name, facts.getLong("size_bytes"), facts.getString("sha256"))
 }
 
 private class UntilCancelled(private val methods: Methods, private val caller: CoroutineContext) : Methods {
