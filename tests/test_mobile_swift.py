@@ -48,6 +48,12 @@ def test_images_are_resized_to_the_level_as_pillow_and_torch_do(swift, tmp_path,
         assert np.abs(said.astype(int) - wanted).max() == 0, (size, to)
 
 
+def test_what_the_last_call_was_given_is_sent_once(swift, tmp_path):
+    """The same keys; a copy of them shares their values; other values, another shape and another method do not."""
+    (said,) = swift.ask(tmp_path, {"ask": "sent"})
+    assert said == [[1, 2], [3, 2], [4, 2], [5, 6], [7, 8], [9, 10], [11], [12, 13]]
+
+
 def saved(tokenizer, folder):
     """The tokenizer, and the file of it as packages have it."""
     (folder / "tokenizer.json").write_text(tokenizer_by_id(tokenizer.to_str()), encoding="utf-8")

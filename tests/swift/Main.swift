@@ -38,6 +38,7 @@ func answer(_ question: Question) throws -> Answer {
     let file = URL(fileURLWithPath: question.file ?? "")
     switch question.ask {
     case "encode": return .lists(try (question.texts ?? []).map(Tokenizer(contentsOf: file).encode))
+    case "sent": return .lists(try sent())
     case "decode": return .texts(try (question.lists ?? []).map(Tokenizer(contentsOf: file).decode))
     default:
         let (size, to) = (question.size ?? [], question.to ?? [])
@@ -47,6 +48,26 @@ func answer(_ question: Question) throws -> Answer {
         try Data(resized.pixels).write(to: URL(fileURLWithPath: question.out ?? ""))
         return .done
     }
+}
+
+/// The numbers of the values that calls are made with; each that is made has the next number.
+func sent() throws -> [[Int]] {
+    var (tensors, made) = (SentTensors<Int>(), 0)
+    func values(_ method: String, _ inputs: any Tensor...) -> [Int] {
+        tensors.values(for: inputs, of: method) { _ in
+            made += 1
+            return made
+        }
+    }
+    let keys = try FloatTensor([1, 2, 3, 4], [4])
+    func token(_ value: Int64) throws -> LongTensor { try LongTensor([value], [1]) }
+    var other = keys.data
+    other[0] = 9
+    return [
+        values("step", try token(1), keys), values("step", try token(2), keys), values("step", try token(2), try FloatTensor(keys.data, [4])),
+        values("step", try token(3), try FloatTensor(other, [4])), values("step", try token(4), try FloatTensor(keys.data, [2, 2])), values("step", try token(5), keys),
+        values("encode", keys), values("step", try token(6), keys),
+    ]
 }
 
 func ask() throws {

@@ -7,6 +7,7 @@ import Foundation
 /// One call at a time. Each method has a state of its own: ExecuTorch's Module keeps the memory of methods apart.
 public final class ExecuTorchMethods: Methods {
     private let module: Module
+    private var sentTensors = SentTensors<any ValueConvertible>()
 
     /// Throws what ExecuTorch says of a file that is no program, or one that it does not load.
     public init(contentsOf program: URL) throws {
@@ -17,7 +18,7 @@ public final class ExecuTorchMethods: Methods {
     /// Throws what ExecuTorch says, or `CancellationError` in a task that was cancelled.
     public func call(_ method: String, _ inputs: [any Tensor]) throws -> [any Tensor] {
         try Task.checkCancellation()
-        let outputs: [Value] = try module.execute(method, inputs.map(sent))
+        let outputs: [Value] = try module.execute(method, sentTensors.values(for: inputs, of: method, make: sent))
         return try outputs.map(received)
     }
 }

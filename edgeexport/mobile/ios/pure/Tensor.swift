@@ -4,6 +4,9 @@ import Foundation
 public protocol Tensor: Sendable {
     /// The length of each dimension.
     var shape: [Int] { get }
+
+    /// Whether the other one has this one's shape, and its values at the same place in memory.
+    func isSame(as other: any Tensor) -> Bool
 }
 
 /// A tensor and its values, row by row.
@@ -18,6 +21,12 @@ public struct TensorOf<Element: Sendable & Equatable>: Tensor, Equatable {
         }
         self.data = data
         self.shape = shape
+    }
+
+    /// While both are there, the same place means the same values: an array that is shared is copied before it is changed.
+    public func isSame(as other: any Tensor) -> Bool {
+        guard let other = other as? Self, other.shape == shape else { return false }
+        return data.withUnsafeBufferPointer { ours in other.data.withUnsafeBufferPointer { ours.baseAddress == $0.baseAddress } }
     }
 }
 
