@@ -29,7 +29,7 @@ COPYLEFT = ("AGPL", "GPL")
 
 @dataclass(frozen=True)
 class Request:
-    """What a platform writes a package from. `pipeline` is a key of `golden.RUNS`, or None; `runtime_version` is ExecuTorch's; `notes` are for whoever uses it.
+    """What a platform writes a package from. `pipeline` is one of the platform's PIPELINES, or None; `runtime_version` is ExecuTorch's; `notes` are for whoever uses it.
 
     With `on_demand` the package is without the program, which the app fetches.
     """
@@ -97,8 +97,8 @@ def package(
     from edgeexport.mobile import golden
 
     with staged(out, force, PACKAGE) as staging, foreign_errors(str(out)), contextlib.ExitStack() as stack:
-        with progress.step("record the pipeline's answers"):
-            golden.write(golden.record(artifact), staging.folder / writer.GOLDEN)
+        with progress.step("record what it answers"):
+            golden.write(golden.record(artifact, pipeline=request.pipeline is not None), staging.folder / writer.GOLDEN)
         with progress.step(f"write the project for {platform}"):
             writer.write(request, staging.folder)
             _write_record(request, platform, staging.folder)
@@ -166,7 +166,8 @@ def _request(artifact: Artifact, writer: ModuleType, app_id: str | None, runtime
     from edgeexport.mobile.golden import pipeline_name
 
     manifest = artifact.manifest
-    pipeline = pipeline_name(catalog.model(manifest["model"]["asked"]))
+    known = pipeline_name(catalog.model(manifest["model"]["asked"]))
+    pipeline = known if known in writer.PIPELINES else None
     version = _runtime_version(manifest["versions"]["executorch"], runtime_version)
     return Request(artifact, writer.app_id(app_id, manifest["model"]["name"]), pipeline, calls_of(artifact), version, tuple(_notes(manifest, pipeline, version)))
 
@@ -198,7 +199,7 @@ def _version(text: str) -> tuple[int, ...]:
 def _notes(manifest: Mapping[str, Any], pipeline: str | None, version: str) -> Iterator[str]:
     """What whoever uses the package must know."""
     if pipeline is None:
-        yield "The model has no pipeline that packages know: the package has its typed tensor API only; what is before and after the tensors is the app's."
+        yield "The package has the typed tensor API only, without a pipeline: what is before and after the tensors is the app's."
     if manifest["weights"]["source"] == "random":
         yield "RANDOM weights: what this package says means nothing. It is for trying the app around it."
     failed = dict.fromkeys(f["check"] for f in manifest["findings"] if not f["passed"])

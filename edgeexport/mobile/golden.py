@@ -68,14 +68,14 @@ class Golden:
     cases: tuple[dict[str, Any], ...]
 
 
-def record(artifact: Artifact, given: Mapping[str, Any] | None = None) -> Golden:
-    """Run the artifact's pipeline on samples, or on what is `given` by option name, and write down what happens.
+def record(artifact: Artifact, given: Mapping[str, Any] | None = None, *, pipeline: bool = True) -> Golden:
+    """Run the artifact's pipeline on samples, or on what is `given` by option name, and write down what happens; without `pipeline` only its methods' cases.
 
     Raises UsageError when the artifact's model cannot be found, RuntimeFault from the program.
     """
     manifest, program = artifact.manifest, Program(artifact)
     model = catalog.model(manifest["model"]["asked"])
-    name = pipeline_name(model)
+    name = pipeline_name(model) if pipeline else None
     runs = tuple(recorded_run(program, name, model.pipeline, options) for options in _runs(artifact, name, given or {}))
     return Golden(manifest["model"]["name"], manifest["program"], manifest["files"][manifest["program"]]["sha256"], name, runs, tuple(_cases(program)))
 

@@ -48,6 +48,7 @@ _TEST_ASSETS = Path("library/src/androidTest/assets")
 
 WORDS = {"segmentation": "Segmentation", "speech": "Speech", "captions": "Caption", "video": "Video", "pose": "Pose"}
 """What the Kotlin code calls each pipeline."""
+PIPELINES = frozenset(WORDS)
 TEXT_FILES, TEXT_PIPELINES = frozenset({"TextDecoder.kt", "Tokenizer.kt"}), frozenset({"speech", "captions"})
 
 

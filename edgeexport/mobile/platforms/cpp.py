@@ -26,6 +26,8 @@ COMPONENTS_OF_OPERATORS = {"quantized_decomposed": "kernels_quantized"}
 BACKENDS = frozenset(COMPONENTS_OF_BACKENDS)
 DTYPES = {dtype: names["cpp"] for dtype, names in TYPES.items()}
 GOLDEN = Path("golden")
+PIPELINES: frozenset[str] = frozenset()
+"""A board's app prepares its own tensors."""
 
 PREFIX = "edgeexport_"
 """What the names of packages begin with, unless one is asked for that does not."""

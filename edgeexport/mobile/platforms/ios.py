@@ -35,6 +35,7 @@ MEMBERS = frozenset("queue methods pipeline facts outputs unownedExecutor init s
 
 WORDS = {"segmentation": "Segmentation", "speech": "Speech", "captions": "Caption", "video": "Video", "pose": "Pose"}
 """What the Swift code calls each pipeline."""
+PIPELINES = frozenset(WORDS)
 
 _PHOTO = frozenset({"segmentation", "captions", "video", "pose"})
 _TEXT = frozenset({"speech", "captions"})
