@@ -30,3 +30,16 @@ def test_a_package_compiles_and_says_what_python_says(request, tmp_path, model):
     compile_projects([tmp_path / "app"], tmp_path / "classes")
     printed = run_java(tmp_path / "classes", "org.junit.runner.JUnitCore", "com.example.tried.ReplayTest", resources=[library / "src/androidTest/assets"], cwd=library)
     assert printed.split() == ["thePipelineSaysWhatItSaysInPython"]
+
+
+@pytest.mark.parametrize("platform", ["ios", "cpp"])
+@pytest.mark.parametrize("model", PIPELINES)
+def test_a_package_is_written_for_every_platform(request, tmp_path, model, platform):
+    edge, out = request.getfixturevalue(model), tmp_path / "app"
+    said = json.loads(edgeexport("package", edge, "--platform", platform, "--out", out, "--allow-random", "--json").stdout)
+    assert said["pipeline"] == (PIPELINES[model] if platform == "ios" else None) and damaged(out) == []
+    program = open_artifact(edge).program_path
+    assert [file.stat().st_size for file in out.rglob("*.pte")] == [program.stat().st_size]
+    (golden,) = (json.loads(file.read_text()) for file in out.rglob("golden.json"))
+    assert {case["method"] for case in golden["cases"]} | {"prefill"} == {*open_artifact(edge).methods, "prefill"}
+    assert bool(golden["runs"]) == (platform == "ios")

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import TOY_TEXT, built_once
 from phone_tools import kept
 
 import edgeexport
@@ -32,9 +31,9 @@ QUIET = "-Wall -Wextra -Wshadow -Werror"
 
 
 @pytest.fixture(scope="module")
-def text_artifact(tmp_path_factory):
+def text_artifact(text_both):
     """The toy that writes: whole numbers in bounds, a dynamic size, and state that two methods share."""
-    return built_once(tmp_path_factory, "text", TOY_TEXT, ("xnnpack",))[0]
+    return text_both[0]
 
 
 @pytest.fixture(scope="module")
