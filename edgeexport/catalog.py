@@ -7,7 +7,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -35,6 +35,14 @@ def variants() -> dict[str, dict[str, Any]]:
     return found
 
 
+def require(model: str, targets: Iterable[str], precision: str) -> None:
+    """Raise UnknownName for a name that nothing has: a mistyped word needs no PyTorch to be refused. A user's own model is looked for by `model`."""
+    if ":" not in model:
+        _full_name(model)
+    for target in targets:
+        _require_target(target, precision)
+
+
 def model(name: str) -> Model:
     """A model by name or alias, or a user's own as `package.module:OBJECT` or `path/file.py:OBJECT`.
 
@@ -43,10 +51,7 @@ def model(name: str) -> Model:
     """
     if ":" in name:
         return _users_own(name)
-    names = {alias: full for full, facts in variants().items() for alias in (full, *facts["aliases"])}
-    if name not in names:
-        raise UnknownName("model", name, names)
-    full = names[name]
+    full = _full_name(name)
     module = importlib.import_module(f"edgeexport.models.{variants()[full]['file']}")
     return module.model(full)
 
@@ -59,14 +64,25 @@ def targets() -> dict[str, dict[str, Any]]:
 
 def recipe(target: str, precision: str, settings: Mapping[str, str | bool] = MappingProxyType({})) -> Recipe:
     """The recipe of a target at a precision, with those of `settings` that it takes. Raises UnknownName, UsageError."""
+    _require_target(target, precision)
+    make = importlib.import_module(f"edgeexport.recipes.{target}").recipe
+    taken = inspect.signature(make).parameters
+    return make(precision, **{name: value for name, value in settings.items() if name in taken})
+
+
+def _full_name(name: str) -> str:
+    names = {alias: full for full, facts in variants().items() for alias in (full, *facts["aliases"])}
+    if name not in names:
+        raise UnknownName("model", name, names)
+    return names[name]
+
+
+def _require_target(target: str, precision: str) -> None:
     known = targets()
     if target not in known:
         raise UnknownName("target", target, known)
     if precision not in known[target]["precisions"]:
         raise UnknownName(f"precision of {target}", precision, known[target]["precisions"])
-    make = importlib.import_module(f"edgeexport.recipes.{target}").recipe
-    taken = inspect.signature(make).parameters
-    return make(precision, **{name: value for name, value in settings.items() if name in taken})
 
 
 def _literal(path: Path, name: str) -> Any:

@@ -34,11 +34,14 @@ def command(model: str, targets: tuple[str, ...], outs: tuple[Path, ...], as_jso
       edgeexport build mvit --target xnnpack --batch 1:16 --weights mvit_v1_b.pth
       edgeexport build whisper --target xnnpack --target aoti
     """
-    from edgeexport.build import build_targets
+    from edgeexport import catalog
     from edgeexport.errors import UsageError
 
+    catalog.require(model, targets, options["precision"])
     if outs and len(outs) != len(targets):
         raise UsageError(f"{len(targets)} targets need {len(targets)} folders: give --out once a target, or not at all.")
+    from edgeexport.build import build_targets
+
     artifacts = build_targets(model, targets=targets, outs=outs or None, progress=display.progress(quiet=as_json), **options)
     if as_json:
         manifests = [artifact.manifest | {"path": str(artifact.path)} for artifact in artifacts]
