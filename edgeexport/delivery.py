@@ -52,13 +52,13 @@ def deliver(
 
     Raises UsageError and its kin for what no app should have, RuntimeFault when an answer differs; nothing half-written is left.
     """
-    from edgeexport.mobile import refuse_unready
+    from edgeexport.mobile import refuse_inside, refuse_unready
 
-    progress = progress or Progress()
+    progress, out = progress or Progress(), Path(out)
     opened = _opened(artifacts)
     for artifact in opened.values():
         refuse_unready(artifact, allow_random, allow_failed)
-    out = Path(out)
+        refuse_inside(out, artifact.path)
     with staged(out, force, DELIVERY) as staging, foreign_errors(str(out)):
         with progress.step("write the files"):
             parts = _copied(opened, staging.folder) if whole else _split(opened, staging.folder)
@@ -90,8 +90,9 @@ def _opened(artifacts: Sequence[str | Path]) -> dict[str, Artifact]:
     opened: dict[str, Artifact] = {}
     for text in map(str, artifacts):
         name, given, path = text.partition("=")
-        artifact = open_artifact(path if given else text, ".pte")
-        name = name if given else artifact.manifest["model"]["name"]
+        named = given and not Path(text).exists()  # a folder may have such a name
+        artifact = open_artifact(path if named else text, ".pte")
+        name = name if named else artifact.manifest["model"]["name"]
         if not name or not all(c.isascii() and (c.isalnum() or c in "._-") for c in name) or name.startswith("."):
             raise UsageError(f"'{name}' is no name for a file to download: write letters, digits, . _ and -.")
         if name in opened:

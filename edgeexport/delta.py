@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from edgeexport import delivery
-from edgeexport.artifact import open_artifact
+from edgeexport.artifact import Artifact, open_artifact
 from edgeexport.errors import ArtifactError, UsageError
 from edgeexport.mobile import RECORD, damaged
 from edgeexport.runtime.pte import read_weights
@@ -56,11 +56,12 @@ class Delta:
 
 @dataclass(frozen=True)
 class _Version:
-    """A folder of a known kind with the files that an app has of it, as its record says."""
+    """A folder of a known kind with the files that an app has of it, as its record says; one of an archive is there as long as its `artifact`."""
 
     kind: str
     folder: Path
     files: Mapping[str, Mapping[str, Any]]
+    artifact: Artifact | None = None
 
     def weights(self) -> dict[str, int]:
         """Bytes of each weight by its sha256."""
@@ -101,7 +102,7 @@ def _version(folder: Path) -> _Version:
     if (folder / RECORD).is_file():
         return _package(folder)
     artifact = open_artifact(folder, ".pte")
-    return _Version("an artifact", artifact.path, artifact.manifest["files"])
+    return _Version("an artifact", artifact.path, artifact.manifest["files"], artifact)
 
 
 def _package(folder: Path) -> _Version:

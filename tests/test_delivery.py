@@ -7,6 +7,7 @@ import pytest
 import torch
 from in_process import run_command
 
+import edgeexport
 from edgeexport import delivery
 from edgeexport.artifact import record
 from edgeexport.delivery import MANIFEST, deliver, open_delivery
@@ -126,6 +127,14 @@ def test_random_weights_and_failed_checks_are_refused(toy_artifact, toy_copy, tm
     assert delivered(tmp_path / "cdn", toy_copy, allow_failed=True).path.is_dir()
 
 
+def test_a_folder_with_an_equals_sign_and_one_inside_the_artifact(toy_artifact, toy_copy, tmp_path):
+    strange = tmp_path / "run=3"
+    toy_copy.rename(strange)
+    assert list(delivered(tmp_path / "cdn", strange).manifest["programs"]) == ["toy"]
+    with pytest.raises(ArtifactError, match="is inside the artifact"):
+        delivered(strange / "cdn", strange)
+
+
 def test_what_is_there_is_replaced_only_when_asked_and_only_a_delivery(toy_artifact, tmp_path):
     delivered(tmp_path / "cdn", toy_artifact.path)
     with pytest.raises(ArtifactError, match="exists already"):
@@ -166,12 +175,14 @@ def test_a_new_program_with_the_same_weights_costs_only_itself(toy_artifact, toy
     assert nothing.download_bytes == 0 and nothing.gone == ()
 
 
-def test_of_whole_programs_it_is_told_what_the_old_one_has(toy_artifact, toy_both):
+def test_of_whole_programs_it_is_told_what_the_old_one_has(toy_artifact, toy_both, tmp_path):
     found = delta(toy_artifact.path, toy_both[0].path)
     (program,) = [file for file in found.files if file.name.endswith(".pte")]
     assert program.download_bytes == program.size_bytes, "a file is downloaded whole"
     weights_bytes = toy_artifact.manifest["weights"]["size_bytes"]
     assert 0.9 * weights_bytes < program.known_bytes < program.size_bytes
+    archive = edgeexport.bundle([toy_both[0].path], tmp_path / "toy.pt2")
+    assert delta(toy_artifact.path, archive).files == found.files
 
 
 def test_of_packages_what_apps_have(toy_artifact, toy_both, tmp_path):

@@ -91,7 +91,7 @@ def package(
     if on_demand and not getattr(writer, "ON_DEMAND", False):
         raise UsageError(f"--on-demand is for a platform whose packages can fetch their program: android. A package for {platform} has it inside.")
     out = Path(out) if out is not None else _beside(Path(path)) / platform
-    _refuse_inside(out, Path(path))
+    refuse_inside(out, Path(path))
     request = replace(_request(artifact, writer, app_id, runtime_version), on_demand=on_demand)
     extras = _extras(out, writer, zipped, classes, force)
     from edgeexport.mobile import golden
@@ -155,7 +155,8 @@ def _beside(path: Path) -> Path:
     return path.parent.parent if path.parent.is_file() else path.parent
 
 
-def _refuse_inside(out: Path, artifact: Path) -> None:
+def refuse_inside(out: Path, artifact: Path) -> None:
+    """Raise ArtifactError for an output that is in the folder of the artifact, or is it."""
     inner, outer = out.resolve(), artifact.resolve()
     if inner == outer or outer in inner.parents:
         raise ArtifactError(f"{out} is inside the artifact {artifact}, whose files are not to be changed. Choose another --out.")
