@@ -169,7 +169,9 @@ def _write_assets(request: Request, home: Path, of_tests: Path) -> None:
     program, tokenizer = manifest["program"], manifest["prepare"].get("tokenizer")
     kept = [name for name in (program, tokenizer) if name in manifest["files"]]
     for name in kept:
-        shutil.copyfile(request.artifact.path / name, (of_tests if request.on_demand and name == program else home) / name)
+        place = of_tests if request.on_demand and name == program else home
+        place.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(request.artifact.path / name, place / name)
     methods = [{key: entry[key] for key in ("name", "inputs", "outputs", "dims")} for entry in manifest["methods"]]
     facts = {key: manifest[key] for key in ("format", "target", "precision", "program", "prepare")}
     facts |= {"model": {"name": manifest["model"]["name"]}, "files": {name: manifest["files"][name] for name in kept}, "methods": methods}
