@@ -23,7 +23,7 @@ DELIVERY = Kind("a delivery", MANIFEST)
 RUNTIME = "ExecuTorch"
 
 SHARED_LEAST_BYTES = 65536
-"""Weights of fewer bytes that programs have in common stay in each one's own file: another download would cost more."""
+"""Weights of fewer bytes that programs have in common get no file of their own: another download would cost more."""
 
 
 @dataclass(frozen=True)
