@@ -30,7 +30,7 @@ TIME_LIMIT_S = 600.0
 """How long one command may take."""
 
 EMULATOR_SLOWDOWN = 24
-"""By how much more, in an emulator: a call of an image encoder takes it an hour on a busy machine."""
+"""By how much more, in an emulator: a call of Whisper's encoder took it more than TIME_LIMIT_S on a busy machine, and image encoders compute more."""
 
 GRACE_S = 5.0
 """How long a runner may take to end when its input has ended."""
