@@ -1,10 +1,18 @@
 """Nothing got worse: size, delegation, planned memory and error of every artifact, beside the committed reference."""
 
 import copy
+import json
+import runpy
+import sys
+from pathlib import Path
 
+import emulated
 import pytest
+import reference
 from conftest import server_of
 from reference import MODELS, measured, read, worse
+
+UPDATE = Path(__file__).parent.parent / "scripts" / "update-reference"
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -32,3 +40,21 @@ def test_what_is_worse_is_said(change, said):
     change(found)
     lines = worse(found, reference)
     assert len(lines) == len(said) and all(part in line for part, line in zip(said, lines)), lines
+
+
+@pytest.mark.parametrize("passed", [True, False])
+def test_only_a_program_that_passes_on_the_board_is_counted(passed, tmp_path, monkeypatch):
+    def emulate(folder, board, method):
+        right = {"check": "runners", "method": method, "passed": passed, "measured": "2.0e-01 off"}
+        return [right, {"check": "instructions", "method": method, "passed": True, "details": {"instructions": {"all": 7}}}]
+
+    monkeypatch.setattr(emulated, "emulate", emulate)
+    monkeypatch.setattr(reference, "FILE", tmp_path / "reference.json")
+    monkeypatch.setattr(sys, "argv", ["update-reference", str(tmp_path), "--emulate", "--model", "yolo", "--board", "raspberry_pi_5"])
+    if passed:
+        runpy.run_path(str(UPDATE), run_name="__main__")
+    else:
+        with pytest.raises(SystemExit, match="raspberry_pi_5 yolo11n-pose detect is not counted: runners failed, 2.0e-01 off"):
+            runpy.run_path(str(UPDATE), run_name="__main__")
+    counts = json.loads((tmp_path / "reference.json").read_text())["instructions"]
+    assert counts == ({"raspberry_pi_5": {"yolo11n-pose/detect": 7}} if passed else {})
