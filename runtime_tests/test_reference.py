@@ -42,19 +42,19 @@ def test_what_is_worse_is_said(change, said):
     assert len(lines) == len(said) and all(part in line for part, line in zip(said, lines)), lines
 
 
-@pytest.mark.parametrize("passed", [True, False])
-def test_only_a_program_that_passes_on_the_board_is_counted(passed, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("failed", "counted"), [(None, True), ("board", True), ("runners", False), ("instructions", False)])
+def test_only_a_program_that_answers_right_on_the_board_is_counted(failed, counted, tmp_path, monkeypatch):
     def emulate(folder, board, method):
-        right = {"check": "runners", "method": method, "passed": passed, "measured": "2.0e-01 off"}
-        return [right, {"check": "instructions", "method": method, "passed": True, "details": {"instructions": {"all": 7}}}]
+        found = [{"check": check, "measured": "2.0e-01 off"} for check in ("runners", "instructions", "board")]
+        return [each | {"passed": each["check"] != failed, "method": method, "details": {"instructions": {"all": 7}}} for each in found]
 
     monkeypatch.setattr(emulated, "emulate", emulate)
     monkeypatch.setattr(reference, "FILE", tmp_path / "reference.json")
     monkeypatch.setattr(sys, "argv", ["update-reference", str(tmp_path), "--emulate", "--model", "yolo", "--board", "raspberry_pi_5"])
-    if passed:
+    if counted:
         runpy.run_path(str(UPDATE), run_name="__main__")
     else:
-        with pytest.raises(SystemExit, match="raspberry_pi_5 yolo11n-pose detect is not counted: runners failed, 2.0e-01 off"):
+        with pytest.raises(SystemExit, match=f"raspberry_pi_5 yolo11n-pose detect is not counted: {failed} failed, 2.0e-01 off"):
             runpy.run_path(str(UPDATE), run_name="__main__")
     counts = json.loads((tmp_path / "reference.json").read_text())["instructions"]
-    assert counts == ({"raspberry_pi_5": {"yolo11n-pose/detect": 7}} if passed else {})
+    assert counts == ({"raspberry_pi_5": {"yolo11n-pose/detect": 7}} if counted else {})
