@@ -15,8 +15,9 @@ FILE = Path(__file__).with_name("reference.json")
 GROWTH = 1.01
 """Files and planned memory may grow by this: compilers and serializers pad. Delegates and instructions are counts, and have none."""
 
-ERROR_GROWTH, LEAST_ERROR = 4.0, 2e-6
-"""An error of rounding moves with the CPU's order of sums; below the least it is noise of float32."""
+ERROR_GROWTH, LEAST_ERROR = 8.0, 2e-6
+"""An error of rounding moves with the CPU's order of sums: Whisper's `prefill` on the server has 1.5e-6 where PyTorch computes with AVX2, 7.0e-6 where with
+AVX-512 (4.7 times; twice is next among all). Below the least it is noise of float32."""
 
 INSTRUCTIONS = 1e-3
 """Share by which a count of instructions may move; the same program gives the same number."""
