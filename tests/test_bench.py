@@ -9,7 +9,7 @@ import torch
 from click.testing import CliRunner
 
 from edgeexport.bench import AGAINST, bench
-from edgeexport.bench.process import ratio
+from edgeexport.bench.figures import ratio, rows
 from edgeexport.cli.main import cli
 from edgeexport.errors import InputError, RuntimeFault, UnknownName, UsageError
 from edgeexport.runtime import native
@@ -23,6 +23,7 @@ def found(toy_both):
 
 def test_every_contender_is_measured_and_right_at_every_size(found):
     assert [row["sizes"] for row in found["rows"]] == [{"batch": 1}, {"batch": 3}]
+    assert [(row["rounds"], row["processes"]) for row in found["rows"]] == [(4, 3)] * 2
     for row in found["rows"]:
         names = [c["name"] for c in row["contenders"]]
         assert names == [*AGAINST, "xnnpack-fp32", "aoti-fp32"] and {"aoti", "compile", "eager", "onnxruntime", "stock"} == set(AGAINST)
@@ -80,6 +81,24 @@ def test_ratios_are_of_medians_with_the_spread_of_rounds():
     assert slow_second_half == {"median": 0.5, "low": 0.5, "high": 0.5}, "noise that lasts cancels"
 
 
+def test_what_differs_from_process_to_process_is_in_the_spread():
+    """One process had PyTorch's features of Whisper at 14 ms, the next at 18 ms, each with a spread of rounds that left the other's ratio out."""
+
+    def process(base_ms, own_ms, **more):
+        contenders = [{"name": "eager", "samples_ms": [base_ms] * 3, "max_abs_relative": 0.0}, {"name": "own", "samples_ms": [own_ms] * 3, "max_abs_relative": 1e-6, **more}]
+        return [{"method": "log_mel", "sizes": {}, "threads": 1, "rounds": 3, "contenders": contenders}]
+
+    first, second = process(14.0, 9.0, first_ms=20.0), process(18.0, 9.0, first_ms=40.0, max_abs_relative=2e-6)
+    (row,) = rows([first, second], "eager")
+    _, own = row["contenders"]
+    assert (row["rounds"], row["processes"], own["samples_ms"], own["first_ms"], own["max_abs_relative"]) == (6, 2, [9.0] * 6, 20.0, 2e-6)
+    assert own["ratio"] == pytest.approx({"median": 9 / 16, "low": 9 / 18, "high": 9 / 14})
+    for alone in (first, second):
+        assert own["ratio"]["low"] <= rows([alone], "eager")[0]["contenders"][1]["ratio"]["median"] <= own["ratio"]["high"]
+    failed = [first[0] | {"contenders": [first[0]["contenders"][0], {"name": "own", "error": "RuntimeError: no"}]}]
+    assert rows([first, failed], "eager")[0]["contenders"][1] == {"name": "own", "error": "RuntimeError: no"}
+
+
 @pytest.mark.parametrize(
     ("options", "error", "said"),
     [
@@ -89,6 +108,7 @@ def test_ratios_are_of_medians_with_the_spread_of_rounds():
         ({"sizes": {"batsch": (1,)}}, UnknownName, "batch"),
         ({"sizes": {"batch": (1, 18)}}, InputError, "1 to 17"),
         ({"rounds": 0}, UsageError, "at least 1"),
+        ({"processes": 0}, UsageError, "processes must be at least 1"),
         ({"runner": "executorch9"}, UsageError, "native"),
         ({"runner": "native@raspberry_pi_5"}, UsageError, "is emulated there: its times would be the emulator's"),
         ({"runner": "native@raspberry_pi_5=ssh://pi@nowhere.invalid", "against": ("eager", "stock")}, UsageError, "eager, stock can run on this machine only. On raspberry_pi_5, .*leave --against out"),

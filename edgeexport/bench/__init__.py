@@ -1,4 +1,4 @@
-"""What a method costs beside others: contenders take turns in one process a thread count, and the machine's noise is measured in between.
+"""What a method costs beside others: contenders take turns in the same processes, and the machine's noise is measured in between.
 
     found = bench(["build/sam2/xnnpack-fp32"], against=("eager", "compile"), threads=(1, 2), rounds=20, sizes={"points": (3,)})
     found = bench(["build/mvit/xnnpack-fp32", "variant/xnnpack-fp32"], runner="native@raspberry_pi_5=ssh://pi@raspberrypi.local")    # on the board
@@ -29,6 +29,10 @@ from edgeexport.runtime.program import Runtime, ready
 AGAINST = tuple(sorted(module.name for module in pkgutil.iter_modules(folder.__path__)))
 """What an artifact can be measured beside; each is one file of `against/`."""
 
+PROCESSES = 3
+"""The rounds of a thread count are shared among this many processes: what a process happens to get (addresses, pages) stays with it. PyTorch's features of
+Whisper took 14 ms in one and 18 ms in the next, in every round, so that two runs of one process each were not within each other's spread."""
+
 PACKAGES = ("edgeexport", "torch", "executorch", "onnxruntime")
 
 
@@ -39,6 +43,7 @@ def bench(
     baseline: str | None = None,
     threads: Sequence[int] = (1, 2),
     rounds: int = 20,
+    processes: int = PROCESSES,
     sizes: Mapping[str, Sequence[int]] | None = None,
     methods: Sequence[str] = (),
     runner: str | None = None,
@@ -49,15 +54,20 @@ def bench(
     `sizes` gives dynamic dimensions the sizes to measure at, every combination (default: the least of each); `baseline` is what ratios are to,
     by default the first of `against`, or else the first artifact. `runner` is how `.pte` run, as `open_program` takes it; with that of a board that is
     there, artifacts are compared with each other on it, and `against`, by default eager, must be empty.
-    Each thread count has a process of its own: a runtime's pool cannot be changed once a program is loaded.
+    Each thread count has `processes` of its own, among which its rounds are shared: a runtime's pool cannot be changed once a program is loaded.
     Raises UsageError for names and sizes that are not there, RuntimeFault when a process ends before its time.
     """
+    from edgeexport.bench import figures  # NumPy takes a while to import
+
     progress = progress or Progress()
     artifacts = [artifact for path in paths for artifact in open_artifacts(path)]
     runtime = Runtime.of(runner or "")
     _refuse_for_board(artifacts, against or (), runtime)
     against = (() if runtime.at else ("eager",)) if against is None else against
-    request = _request(artifacts, against, baseline, rounds, sizes or {}, methods, runner)
+    request = _request(artifacts, against, baseline, sizes or {}, methods, runner)
+    for what, number in (("rounds", rounds), ("processes", processes)):
+        if number < 1:
+            raise UsageError(f"The number of {what} must be at least 1, not {number}.")
     found: dict[str, Any] = {
         "format": 1, "kind": "bench", "model": artifacts[0].manifest["model"]["name"], "weights_sha256": artifacts[0].manifest["weights"]["sha256"],
         **_where(runtime), "versions": dict(_versions()), "noise": [], "rows": [], "memory": [],
@@ -65,9 +75,10 @@ def bench(
     with tempfile.TemporaryDirectory(prefix="edgeexport-bench-") as made:
         for count in threads:
             with progress.step(f"measure with {count} thread{'s'[: count > 1]}"):
-                answer = _in_a_process("process", request | {"threads": count, "folder": made}, Path(made))
-            found["noise"] += answer["noise"]
-            found["rows"] += answer["rows"]
+                shares = [len(range(first, rounds, processes)) for first in range(min(processes, rounds))]
+                answers = [_in_a_process("process", request | {"threads": count, "rounds": share, "folder": made}, Path(made)) for share in shares]
+            found["noise"] += figures.noise(count, [ms for answer in answers for ms in answer["calibration_ms"]])
+            found["rows"] += figures.rows([answer["rows"] for answer in answers], request["baseline"])
         with progress.step("measure memory"):
             for one in _memory_requests(artifacts, request, threads[0]):
                 found["memory"].append(_in_a_process("memory", one, Path(made)))
@@ -98,7 +109,7 @@ def _where(runtime: Runtime) -> dict[str, Any]:
     return {"board": device.name, "at": runtime.at, "machine": Device(device, runtime.at).machine()}
 
 
-def _request(artifacts, against, baseline, rounds, sizes, methods, runner) -> dict[str, Any]:
+def _request(artifacts, against, baseline, sizes, methods, runner) -> dict[str, Any]:
     """What every process is told, held against what there is."""
     same_model(artifacts)
     names = _names(artifacts)
@@ -113,14 +124,12 @@ def _request(artifacts, against, baseline, rounds, sizes, methods, runner) -> di
     for name in methods:
         if name not in entries:
             raise UnknownName("method", name, entries)
-    if rounds < 1:
-        raise UsageError(f"The number of rounds must be at least 1, not {rounds}.")
     chosen = [name for name in entries if not methods or name in methods]
     _refuse_sizes({name: entries[name] for name in chosen}, sizes)
     runners = [ready(artifact, runner if artifact.program_path.suffix == ".pte" else None) for artifact in artifacts]
     return {
         "artifacts": [{"name": n, "path": str(a.path), "runner": str(r)} for n, a, r in zip(names, artifacts, runners)],
-        "against": list(against), "baseline": baseline, "rounds": rounds, "methods": chosen, "sizes": {d: list(s) for d, s in sizes.items()},
+        "against": list(against), "baseline": baseline, "methods": chosen, "sizes": {d: list(s) for d, s in sizes.items()},
     }  # fmt: skip
 
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy
 import torch
 
 from edgeexport import catalog
@@ -24,9 +23,6 @@ from edgeexport.compare import Comparison
 from edgeexport.errors import EdgeExportError, WeightsError
 from edgeexport.method import Method, Weights
 from edgeexport.runtime.program import Program, open_program
-
-SPREAD = (5, 95)
-"""The percentiles between which a spread lies: of the ratios of single rounds, and of the calibration loop."""
 
 CALIBRATION = 256
 """The calibration loop multiplies square matrices of this size, some milliseconds of them, between the rounds."""
@@ -58,21 +54,21 @@ class Contender:
 
 
 def main(request: dict[str, Any], stage: Path) -> dict[str, Any]:
-    """The rows and the noise of one thread count."""
+    """The samples of this process's rounds: rows, and the calibration loop's times in ms, none on a board."""
     torch.set_num_threads(request["threads"])
     programs = {a["name"]: open_program(a["path"], request["threads"], a["runner"]) for a in request["artifacts"]}
+    # This machine's noise says nothing about a board.
     calibration: list[float] | None = None if any(p.runtime.at for p in programs.values()) else []
     rows = []
     for case in _cases(request, next(iter(programs.values()))):
         contenders = list(_contenders(case, request["against"], programs, lambda what: stage.write_text(f"{case.method.name}: {what}")))
         stage.write_text(f"{case.method.name}: measuring")
         _interleave([c for c in contenders if c.error is None], request["rounds"], calibration)
-        rows.append(_row(case, contenders, request))
-    if calibration is None:
-        return {"noise": [], "rows": rows}  # this machine's noise says nothing about a board
-    low, middle, high = numpy.percentile(calibration, (SPREAD[0], 50, SPREAD[1]))
-    noise = {"threads": request["threads"], "calibration_ms": {"p5": low, "p50": middle, "p95": high}, "spread": (high - low) / middle}
-    return {"noise": [noise], "rows": rows}
+        rows.append({
+            "method": case.method.name, "sizes": case.sizes, "threads": case.threads, "rounds": request["rounds"],
+            "contenders": [_samples(contender) for contender in contenders],
+        })  # fmt: skip
+    return {"calibration_ms": calibration or [], "rows": rows}
 
 
 def _cases(request: dict[str, Any], first: Program) -> Iterator[Case]:
@@ -180,31 +176,13 @@ def _fixed_loop_ms(matrix: torch.Tensor) -> float:
     return (time.perf_counter() - start) * 1e3
 
 
-def _row(case: Case, contenders: Sequence[Contender], request: dict[str, Any]) -> dict[str, Any]:
-    base = next((c for c in contenders if c.name == request["baseline"] and c.error is None), None)
-    return {
-        "method": case.method.name, "sizes": case.sizes, "threads": case.threads, "rounds": request["rounds"], "baseline": request["baseline"],
-        "contenders": [_figures(contender, base) for contender in contenders],
-    }  # fmt: skip
-
-
-def _figures(contender: Contender, base: Contender | None) -> dict[str, Any]:
+def _samples(contender: Contender) -> dict[str, Any]:
     if contender.error is not None:
         return {"name": contender.name, "error": contender.error}
-    samples = contender.samples_ms
-    percentiles = dict(zip(("p50_ms", "p90_ms", "p95_ms", "p99_ms"), map(float, numpy.percentile(samples, (50, 90, 95, 99)))))
     return {
-        "name": contender.name, "load_ms": contender.load_ms, "first_ms": contender.first_ms, "samples_ms": samples, **percentiles,
-        "min_ms": min(samples), "mean_ms": float(numpy.mean(samples)), "max_abs_relative": contender.max_abs_relative,
-        "ratio": None if base is None or base is contender else ratio(samples, base.samples_ms),
+        "name": contender.name, "load_ms": contender.load_ms, "first_ms": contender.first_ms, "samples_ms": contender.samples_ms,
+        "max_abs_relative": contender.max_abs_relative,
     }  # fmt: skip
-
-
-def ratio(samples_ms: Sequence[float], base_ms: Sequence[float]) -> dict[str, float]:
-    """Of the medians, and the spread of the ratios of single rounds: noise that lasts hits both sides of a round, and cancels."""
-    low, high = numpy.percentile(numpy.divide(samples_ms, base_ms), SPREAD)
-    median = float(numpy.median(samples_ms) / numpy.median(base_ms))
-    return {"median": median, "low": min(float(low), median), "high": max(float(high), median)}
 
 
 if __name__ == "__main__":

@@ -15,8 +15,9 @@ from edgeexport.errors import UsageError
 @click.argument("artifacts", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--against", metavar="NAME,..", help="What to measure beside them: eager, compile, aoti, onnxruntime, stock.  [default: eager; with --at nothing]")
 @click.option("--baseline", metavar="NAME", help="What ratios are to: one of --against, or an artifact's target-precision.  [default: the first of --against, or the first artifact]")
-@click.option("--threads", multiple=True, type=click.IntRange(1), default=(1, 2), show_default=True, help="A thread count; each has a process of its own.")
+@click.option("--threads", multiple=True, type=click.IntRange(1), default=(1, 2), show_default=True, help="A thread count; each has processes of its own.")
 @click.option("--rounds", type=click.IntRange(1), default=20, show_default=True, help="Counted rounds; in each, every contender runs once.")
+@click.option("--processes", type=click.IntRange(1), default=3, show_default=True, help="The rounds are shared among so many, for what differs from one to the next.")
 @click.option("--size", "sizes", multiple=True, metavar="DIM=N[,N..]", help="Sizes of a dynamic dimension.  [default: its least]")
 @click.option("--method", "methods", multiple=True, help="Only this method; may be given again.")
 @click.option("--runner", type=click.Choice(["python", "native"]), default="python", show_default=True, help="What runs a `.pte`; native is timed without Python.")
@@ -25,8 +26,8 @@ from edgeexport.errors import UsageError
 @click.option("--out", type=click.Path(path_type=Path), help="Write the figures and all samples to this JSON file, which `edgeexport report` reads.")
 @click.option("--force", is_flag=True, help="Replace a file that is there.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
-def command(artifacts, against, baseline, threads, rounds, sizes, methods, runner, board, at, out, force, as_json) -> None:
-    """Measure latency and memory of ARTIFACTS of one model beside others, which take turns in one process.
+def command(artifacts, against, baseline, threads, rounds, processes, sizes, methods, runner, board, at, out, force, as_json) -> None:
+    """Measure latency and memory of ARTIFACTS of one model beside others, which take turns in the same processes.
 
     \b
     Example:
@@ -39,7 +40,7 @@ def command(artifacts, against, baseline, threads, rounds, sizes, methods, runne
     if board is not None and at is None:
         raise UsageError("--board needs --at, where the board is: measured is what runs there.")
     found = bench(
-        artifacts, against=None if against is None else [name for name in against.split(",") if name], baseline=baseline, threads=threads, rounds=rounds,
+        artifacts, against=None if against is None else [name for name in against.split(",") if name], baseline=baseline, threads=threads, rounds=rounds, processes=processes,
         sizes=options.sizes(sizes), methods=methods, runner={"python": None}.get(runner, runner) if at is None else options.board_at(board, at),
         progress=display.progress(quiet=as_json),
     )  # fmt: skip
