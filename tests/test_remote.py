@@ -150,7 +150,7 @@ def test_every_check_passes_over_ssh_and_a_second_run_sends_only_tensors(server,
 @needs_ssh
 @needs_runner
 def test_artifacts_are_timed_on_the_board_beside_each_other(server, here, toy_artifact, toy_copy):
-    found = bench([toy_artifact.path, toy_copy], threads=(1,), rounds=3, sizes={"batch": (2,)}, runner=f"native@{here}={server.url}")
+    found = bench([toy_artifact.path, toy_copy], threads=(1,), rounds=3, processes=2, sizes={"batch": (2,)}, runner=f"native@{here}={server.url}")
     measured.validate(found, "bench", "found")
     (row,) = found["rows"]
     first, second = row["contenders"]
@@ -165,7 +165,7 @@ def test_artifacts_are_timed_on_the_board_beside_each_other(server, here, toy_ar
     assert found["machine"]["memory_bytes"] == pytest.approx(own["memory_bytes"], rel=0.1)
     for entry in found["memory"]:
         assert 1e6 < entry["rss_before_bytes"] <= entry["rss_loaded_bytes"] <= entry["peak_rss_bytes"] < 200e6, "the runner's, there"
-    assert server.pushed().count("in0") == 2 * (1 + CALLS), "tensors are sent once, not every round"
+    assert server.pushed().count("in0") == 2 * (2 + CALLS), "tensors are sent once a process, not every round"
     assert all(len(name) == 64 for name in server.there), "no session is left"
 
 
