@@ -30,8 +30,8 @@ AGAINST = tuple(sorted(module.name for module in pkgutil.iter_modules(folder.__p
 """What an artifact can be measured beside; each is one file of `against/`."""
 
 PROCESSES = 3
-"""The rounds of a thread count are shared among this many processes: what a process happens to get (addresses, pages) stays with it. PyTorch's features of
-Whisper took 14 ms in one and 18 ms in the next, in every round, so that two runs of one process each were not within each other's spread."""
+"""The rounds of a thread count are shared among this many processes: how quick something is may differ from one to the next and stay so. PyTorch's
+features of Whisper had a median of 14 ms in one and 18 ms in the next, so that two runs of one process each were not within each other's spread."""
 
 PACKAGES = ("edgeexport", "torch", "executorch", "onnxruntime")
 
