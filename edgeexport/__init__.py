@@ -27,8 +27,8 @@ _HOMES = {
     "UsageError": "edgeexport.errors",
     "Weights": "edgeexport.method",
     "build": "edgeexport.build",
-    "bundle": "edgeexport.bundle",
-    "check": "edgeexport.checks",
+    "bundle": "edgeexport.artifact.bundle",
+    "check": "edgeexport.verify.checks",
     "open": "edgeexport.runtime.program",
 }
 _FUNCTIONS = {"open": "open_program", "check": "check_artifact"}

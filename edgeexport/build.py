@@ -11,21 +11,34 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgeexport import boards, catalog, model_schema
-from edgeexport.artifact import FORMAT, GOLDEN, PROGRAMS, Artifact, Staging, input_to_json, open_artifact, record, staged, write_manifest
-from edgeexport.checks import run_checks, to_json
+from edgeexport import catalog
+from edgeexport.artifact import model_schema
+from edgeexport.artifact.folder import (
+    FORMAT,
+    GOLDEN,
+    PROGRAMS,
+    Artifact,
+    Staging,
+    input_to_json,
+    open_artifact,
+    record,
+    staged,
+    write_manifest,
+)
+from edgeexport.compiler.memory_forecast import Forecast, forecast
 from edgeexport.errors import CheckFailed, UsageError
-from edgeexport.forecast import Forecast, forecast
 from edgeexport.method import Dim, Finding, Method, Model, Tolerance, Weights
 from edgeexport.progress import Progress
+from edgeexport.runtime import boards
+from edgeexport.verify.checks import run_checks, to_json
 
 if TYPE_CHECKING:
-    from edgeexport.boards import Board
-    from edgeexport.capture import Captured
     from edgeexport.catalog import Recipe
-    from edgeexport.compile_server import Compiled
-    from edgeexport.lower import Delegation
-    from edgeexport.rewrite import PassReport
+    from edgeexport.compiler.capture import Captured
+    from edgeexport.compiler.edge_lowering import Delegation
+    from edgeexport.compiler.rewrite import PassReport
+    from edgeexport.compiler.server_compilation import Compiled
+    from edgeexport.runtime.boards import Board
 
 PACKAGES = ("edgeexport", "torch", "torchvision", "executorch", "transformers", "torchao", "ultralytics", "timm")
 
@@ -124,7 +137,7 @@ def _emit(request: _Request, source: _Source, recipe: Recipe, passes: tuple, sta
     for name, content in source.files.items():
         (staging.folder / name).write_bytes(content)
     if recipe.keeps_programs:
-        from edgeexport.programs import save_programs
+        from edgeexport.artifact.exported_programs import save_programs
 
         with progress.step("keep the captured programs"):
             save_programs({name: captured.program for name, captured in source.captured.items()}, staging.folder / PROGRAMS)
@@ -249,8 +262,8 @@ def _golden(methods: tuple[Method, ...]) -> tuple[bytes, dict, dict]:
     """Eager's answers to every case, as the content of a file; the cases, and the outputs' shapes and dtypes, by method."""
     from safetensors.torch import save
 
-    from edgeexport.checks.numerics import GoldenAnswers, case_calls
-    from edgeexport.inputs import Photo, digest
+    from edgeexport.samplers import Photo, digest
+    from edgeexport.verify.checks.numerics import GoldenAnswers, case_calls
 
     answers: dict[str, Any] = {}
     cases: dict[str, list] = {}
@@ -286,14 +299,14 @@ def _setup(method: Method, sizes: Mapping[str, int], seed: int) -> dict | None:
 
 
 def _capture(method: Method) -> Captured:
-    from edgeexport.capture import capture
+    from edgeexport.compiler.capture import capture
 
     return capture(method)
 
 
 def _rewrite(captured: Captured, passes: tuple):
-    from edgeexport.rewrite import run_passes
-    from edgeexport.state import copied
+    from edgeexport.artifact.program_state import copied
+    from edgeexport.compiler.rewrite import run_passes
 
     return run_passes(copied(captured.program), passes)
 

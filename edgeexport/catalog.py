@@ -17,8 +17,8 @@ from edgeexport.errors import UnknownName, UsageError
 from edgeexport.method import Model
 
 if TYPE_CHECKING:
-    from edgeexport.compile_server import ServerRecipe
-    from edgeexport.lower import EdgeRecipe
+    from edgeexport.compiler.edge_lowering import EdgeRecipe
+    from edgeexport.compiler.server_compilation import ServerRecipe
 
     Recipe = EdgeRecipe | ServerRecipe
 
@@ -58,14 +58,14 @@ def model(name: str) -> Model:
 
 def targets() -> dict[str, dict[str, Any]]:
     """Every target by name: its summary and precisions."""
-    paths = sorted((_PACKAGE / "recipes").glob("[a-z]*.py"))
+    paths = sorted((_PACKAGE / "compiler" / "recipes").glob("[a-z]*.py"))
     return {p.stem: {"summary": _literal(p, "SUMMARY"), "precisions": _literal(p, "PRECISIONS")} for p in paths}
 
 
 def recipe(target: str, precision: str, settings: Mapping[str, str | bool] = MappingProxyType({})) -> Recipe:
     """The recipe of a target at a precision, with those of `settings` that it takes. Raises UnknownName, UsageError."""
     _require_target(target, precision)
-    make = importlib.import_module(f"edgeexport.recipes.{target}").recipe
+    make = importlib.import_module(f"edgeexport.compiler.recipes.{target}").recipe
     taken = inspect.signature(make).parameters
     return make(precision, **{name: value for name, value in settings.items() if name in taken})
 

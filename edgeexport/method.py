@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from edgeexport.errors import UsageError
-from edgeexport.inputs import Sampler, Uniform
+from edgeexport.samplers import Sampler, Uniform
 
 if TYPE_CHECKING:
     import torch

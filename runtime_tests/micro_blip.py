@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from edgeexport.modeling.weights import load_module
 from edgeexport.models import blip
-from edgeexport.weights import load_module
 
 SIZE = 16
 VOCAB = (
@@ -25,7 +25,7 @@ TRAINED_ON, HELD_OUT = range(1400), range(1400, 1797)
 
 def config():
     """BLIP's configuration with 3 and 2 layers of width 64."""
-    from edgeexport.torchvision_ops import ensure_torchvision
+    from edgeexport.modeling.torchvision_operators import ensure_torchvision
 
     ensure_torchvision()
     from transformers import BlipConfig

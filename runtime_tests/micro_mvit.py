@@ -12,8 +12,8 @@ import torch
 
 from edgeexport.errors import WeightsError
 from edgeexport.method import Output, Tolerance
+from edgeexport.modeling.weights import load_module
 from edgeexport.models import mvit
-from edgeexport.weights import load_module
 
 FRAMES, SIZE = 8, 32
 LABELS = ("up", "down", "left", "right")
@@ -25,7 +25,7 @@ TRAINED_ON, HELD_OUT = range(1400), range(1400, 1797)
 
 def build():
     """Three blocks with a class token, pooled keys and values, and pooled queries in the second: as mvit_v1_b, 32 to 64 wide."""
-    from edgeexport.torchvision_ops import ensure_torchvision
+    from edgeexport.modeling.torchvision_operators import ensure_torchvision
 
     ensure_torchvision()
     from torchvision.models.video.mvit import MSBlockConfig, MViT

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from edgeexport.artifact import open_artifact
+from edgeexport.artifact.folder import open_artifact
 
 MODELS = {
     "sam2": "sam2", "edgetam": "edgetam", "mvit": "mvit", "whisper": "whisper-tiny.en", "blip": "blip", "yolo": "yolo11n-pose", "micro": "micro-mvit",

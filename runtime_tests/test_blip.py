@@ -8,8 +8,8 @@ from command_line import edgeexport as command
 from PIL import Image
 
 import edgeexport
-from edgeexport import captions
-from edgeexport.images import read_photo, to_tensor
+from edgeexport.pipelines import captions
+from edgeexport.pipelines.media.photos import read_photo, to_tensor
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from torch import nn
 from torch.export import Dim, export
 from torch.export.graph_signature import OutputKind
 
-from edgeexport.torchvision_ops import ensure_torchvision
+from edgeexport.modeling.torchvision_operators import ensure_torchvision
 
 ensure_torchvision()
 

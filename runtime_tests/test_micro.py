@@ -12,7 +12,7 @@ from PIL import Image
 from safetensors.torch import load_file, load_model
 
 import edgeexport
-from edgeexport.captions import generate
+from edgeexport.pipelines.captions import generate
 
 HERE = Path(__file__).parent
 CLIPS, SEED = 128, 5

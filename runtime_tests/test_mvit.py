@@ -32,7 +32,7 @@ def test_every_batch_is_right_and_4_is_refused(mvit):
 
 @pytest.mark.slow
 def test_every_batch_to_16_is_right_and_17_is_refused(tmp_path):
-    """Where other exporters' programs die: convolutions' backends guard a batch of 16 (edgeexport/guards.py)."""
+    """Where other exporters' programs die: convolutions' backends guard a batch of 16 (edgeexport/compiler/backend_guards.py)."""
     command("build", "mvit", "--weights", "random", "--batch", "1:16", "--out", tmp_path / "mvit")
     right_up_to(16, [1, 2, 3, 7, 13, 16], tmp_path / "mvit")
 
@@ -63,7 +63,7 @@ def test_a_video_gives_five_classes_by_name_and_they_are_eagers(mvit, video):
 
     from edgeexport.method import Weights
     from edgeexport.models import mvit as models
-    from edgeexport.video import clip_starts, clip_tensor, read_frames
+    from edgeexport.pipelines.video import clip_starts, clip_tensor, read_frames
 
     model = models.model("mvit-v1-b")
     frames = read_frames(Path(video), 7.5)

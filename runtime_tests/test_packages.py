@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from command_line import edgeexport
 
-from edgeexport.artifact import open_artifact
-from edgeexport.mobile import damaged
+from edgeexport.artifact.folder import open_artifact
+from edgeexport.ship.mobile import damaged
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from android_kotlin import compile_projects, run_java  # noqa: E402

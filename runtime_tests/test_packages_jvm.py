@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from clips import BECKETT
 
-from edgeexport.artifact import open_artifact
-from edgeexport.mobile.golden import record, write
+from edgeexport.artifact.folder import open_artifact
+from edgeexport.ship.mobile.golden import record, write
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from phone_tools import PureKotlin  # noqa: E402

@@ -72,7 +72,7 @@ def test_a_photo_and_clicks_give_the_mask_that_transformers_gives(artifact, phot
     assert mask.shape == (400, 600) and said["mask_pixels"] == mask.sum()
     assert "RANDOM" in said["caption"] and Image.open(tmp_path / "overlay.png").width == 600
 
-    from edgeexport.images import read_photo, to_tensor
+    from edgeexport.pipelines.media.photos import read_photo, to_tensor
 
     pixels = to_tensor(read_photo(photo), 1024, 1024, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
     scaled = torch.tensor([[points]]) * torch.tensor([1024 / 600, 1024 / 400])

@@ -30,7 +30,7 @@ def test_every_bound_is_right_and_one_past_it_refused_by_the_library_too(model):
     name, edge = model
     manifest = json.loads(command("show", server_of(edge), "--json").stdout)
     assert all(f["passed"] for f in manifest["findings"]) and len(manifest["methods"]) == METHODS[name]
-    from edgeexport.compare import FLOOR
+    from edgeexport.verify.compare import FLOOR
 
     limit = 5e-4 if name == "whisper" else RELATIVE  # real weights: see the model's tolerance for eager's own distance from float64
     outputs = [o for f in manifest["findings"] if f["check"] == "numerics" for o in f["details"].values() if isinstance(o, dict) and "max_abs" in o]

@@ -12,8 +12,8 @@ from clips import BECKETT, DATA, TINY_EN, clips, plain
 from command_line import edgeexport as command
 
 import edgeexport
-from edgeexport import speech
-from edgeexport.audio import read_sound
+from edgeexport.pipelines import speech
+from edgeexport.pipelines.media.sounds import read_sound
 
 
 @pytest.fixture(scope="module")

@@ -48,7 +48,7 @@ def ultralytics_people(original, photo, confidence, iou, limit, monkeypatch):
     """Ultralytics' own model, suppression and scaling: boxes, scores, keypoints. Its letterbox has a fast test of its own."""
     from ultralytics.utils import nms, ops
 
-    from edgeexport.pose import Fit
+    from edgeexport.pipelines.pose import Fit
 
     monkeypatch.delitem(sys.modules, "torchvision", raising=False)
     with torch.no_grad():

@@ -17,7 +17,7 @@ def built_once(tmp_path_factory, name, model, targets, **options):
     """The artifacts of `model`, one a target, built once for all processes of pytest-xdist; tests must not change them."""
     from filelock import FileLock
 
-    from edgeexport.artifact import open_artifact
+    from edgeexport.artifact.folder import open_artifact
     from edgeexport.build import build_targets
 
     base = tmp_path_factory.getbasetemp()

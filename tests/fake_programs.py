@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import torch
 import torch.nn.functional as F
 
-from edgeexport import captions, pose, segmentation, speech, video
 from edgeexport.method import Dim, Pipeline
-from edgeexport.mobile import golden
+from edgeexport.pipelines import captions, pose, segmentation, speech, video
+from edgeexport.ship.mobile import golden
 
 PIPELINES = {m.__name__.rpartition(".")[2]: Pipeline(m.OPTIONS, m.run) for m in (segmentation, speech, captions, video, pose)}
 STATS = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}

@@ -22,7 +22,7 @@ ANDROID_JSON = Path("/usr/share/java/com.android.json.jar")
 SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 """Java for some seconds: the thorough compiler of its own code would not pay."""
 
-MOBILE = Path(__file__).parents[1] / "edgeexport" / "mobile"
+MOBILE = Path(__file__).parents[1] / "edgeexport" / "ship" / "mobile"
 
 
 def kept(name, make):

@@ -9,7 +9,7 @@ from fake_programs import TEXT, fake
 from PIL import Image
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from edgeexport.mobile.golden import RUNS
+from edgeexport.ship.mobile.golden import RUNS
 
 SIZES = [((37, 23), (64, 64)), ((320, 240), (96, 96)), ((101, 77), (13, 200)), ((1, 1), (5, 3)), ((3, 500), (7, 11)), ((64, 48), (64, 20)), ((50, 50), (50, 50)), ((640, 427), (384, 384))]
 """(width, height) of a photo, and what it is resized to."""

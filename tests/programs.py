@@ -4,8 +4,8 @@ from collections import Counter
 
 import torch
 
-from edgeexport.guards import no_backend_guards
-from edgeexport.rewrite import run_passes
+from edgeexport.compiler.backend_guards import no_backend_guards
+from edgeexport.compiler.rewrite import run_passes
 
 
 def captured(module, *inputs, dynamic=None):

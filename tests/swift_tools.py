@@ -11,7 +11,7 @@ import jinja2
 import platformdirs
 import pytest
 
-IOS = Path(__file__).parents[1] / "edgeexport" / "mobile" / "ios"
+IOS = Path(__file__).parents[1] / "edgeexport" / "ship" / "mobile" / "ios"
 OURS = Path(__file__).parent / "swift"
 PIPELINES = ("segmentation", "speech", "captions", "video", "pose")
 

@@ -13,10 +13,10 @@ import torch
 from conftest import TOY_TEXT
 
 import edgeexport
-from edgeexport.artifact import record
-from edgeexport.cpu_isa import cpu_flags
+from edgeexport.artifact.folder import record
+from edgeexport.artifact.pt2 import read_libraries
 from edgeexport.errors import ArtifactError, CheckFailed, UsageError
-from edgeexport.runtime.pt2 import read_libraries
+from edgeexport.runtime.cpu_isa import cpu_flags
 
 HERE = Path(__file__).parent
 
@@ -132,7 +132,7 @@ def test_loops_are_parallel_at_batch_1_too():
     """With an example of two and two threads Inductor itself makes nothing parallel but the batch."""
     from torch._inductor.utils import fresh_cache, run_and_get_code
 
-    from edgeexport.compile_server import _any_batch
+    from edgeexport.compiler.server_compilation import _any_batch
 
     def parallel_loops():
         x = torch.randn(2, 64, 1024)
@@ -159,8 +159,8 @@ def test_attention_of_a_text_decoder_stays_as_it_is_written():
     from torch._dynamo.utils import counters
     from torch._inductor.utils import fresh_cache
 
-    from edgeexport.decoding import attend
-    from edgeexport.recipes.aoti import STATE
+    from edgeexport.compiler.recipes.aoti import STATE
+    from edgeexport.modeling.text_decoding import attend
 
     def rewritten(options):
         query, keys, values = torch.randn(2, 3, 16), torch.randn(2, 64, 16), torch.randn(2, 16, 64)
@@ -179,8 +179,8 @@ def test_attention_of_a_text_decoder_stays_as_it_is_written():
 
 
 def test_only_programs_with_state_are_compiled_as_text_decoders(artifacts):
+    from edgeexport.artifact.exported_programs import load_programs
     from edgeexport.catalog import recipe
-    from edgeexport.programs import load_programs
 
     programs = load_programs(artifacts[1].path / "programs.pt2")
     settings = {name: bool(recipe("aoti", "fp32", {})._for_state(program)) for name, program in programs.items()}

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import edgeexport
-from edgeexport.artifact import MANIFEST, open_artifact, staged
+from edgeexport.artifact.folder import MANIFEST, open_artifact, staged
 from edgeexport.errors import ArtifactError
 
 

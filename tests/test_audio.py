@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import soundfile
 
-from edgeexport.audio import read_sound
 from edgeexport.errors import InputError, UsageError
+from edgeexport.pipelines.media.sounds import read_sound
 
 
 def tone(seconds, rate, hertz=440.0):

@@ -8,11 +8,11 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from edgeexport.bench import AGAINST, bench
-from edgeexport.bench.figures import ratio, rows
 from edgeexport.cli.main import cli
 from edgeexport.errors import InputError, RuntimeFault, UnknownName, UsageError
 from edgeexport.runtime import native
+from edgeexport.verify.bench import AGAINST, bench
+from edgeexport.verify.bench.figures import ratio, rows
 
 
 @pytest.fixture(scope="module")

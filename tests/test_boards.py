@@ -10,8 +10,8 @@ from conftest import TOY
 from in_process import run_command
 
 import edgeexport
-from edgeexport import boards
 from edgeexport.errors import UnknownName, UsageError
+from edgeexport.runtime import boards
 
 
 @pytest.mark.parametrize("name", sorted({*boards.names()} - {boards.HOST}))

@@ -7,7 +7,7 @@ import pytest
 from conftest import TOY
 
 import edgeexport
-from edgeexport.artifact import open_artifact
+from edgeexport.artifact.folder import open_artifact
 from edgeexport.errors import ArtifactError, CheckFailed, LoweringError, RuntimeFault, UnknownName, UsageError
 
 PLACE = TOY.rpartition(":")[0]
@@ -68,7 +68,7 @@ def test_check_finds_a_program_that_says_something_else(toy_copy):
     """Right hashes, other numbers: golden answers of another model."""
     from safetensors.torch import load_file, save_file
 
-    from edgeexport.artifact import record
+    from edgeexport.artifact.folder import record
 
     golden = load_file(toy_copy / "golden.safetensors")
     golden["classify/3/logits"] = golden["classify/3/logits"] + 0.01
@@ -81,7 +81,7 @@ def test_check_finds_a_program_that_says_something_else(toy_copy):
 
 
 def test_a_crash_of_the_checking_process_is_a_finding(toy_copy, monkeypatch):
-    from edgeexport import checks
+    from edgeexport.verify import checks
 
     monkeypatch.setattr(checks.sys, "executable", "/bin/false")
     (finding,) = edgeexport.check(toy_copy)
@@ -89,7 +89,7 @@ def test_a_crash_of_the_checking_process_is_a_finding(toy_copy, monkeypatch):
 
 
 def test_a_program_with_a_damaged_header_is_a_finding_not_a_crash(toy_copy):
-    from edgeexport.artifact import record
+    from edgeexport.artifact.folder import record
 
     program = toy_copy / "toy.pte"
     data = bytearray(program.read_bytes())
@@ -141,7 +141,7 @@ def test_lowering_that_narrows_a_dimension_is_refused(tmp_path, monkeypatch):
     """Without the guard's cure the program would be planned for 15: the build stops."""
     import contextlib
 
-    from edgeexport import capture, lower, rewrite
+    from edgeexport.compiler import capture, rewrite
 
     for module in (capture, lower, rewrite):
         monkeypatch.setattr(module, "no_backend_guards", contextlib.nullcontext)

@@ -8,7 +8,7 @@ import zipfile
 import pytest
 
 import edgeexport
-from edgeexport.artifact import open_artifact, open_artifacts
+from edgeexport.artifact.folder import open_artifact, open_artifacts
 from edgeexport.errors import ArtifactError, UsageError
 
 
@@ -72,7 +72,7 @@ def test_open_takes_the_first_or_the_one_that_is_named(archive, text_both):
 
 
 def test_check_and_parity_take_it_as_folders(archive):
-    from edgeexport.parity import parity
+    from edgeexport.verify.parity import parity
 
     assert {f.check for f in edgeexport.check(archive)} >= {"delegation", "package_size", "numerics"}
     found = parity([archive])

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from edgeexport.captions import _prompt_ids
 from edgeexport.errors import InputError
+from edgeexport.pipelines.captions import _prompt_ids
 
 FACTS = {"start": 1, "end": 2, "text_positions": 6}
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import nn
 
-from edgeexport.capture import capture
+from edgeexport.compiler.capture import capture
 from edgeexport.errors import CaptureError
-from edgeexport.inputs import Normal
 from edgeexport.method import Dim, Input, Method, Output
+from edgeexport.samplers import Normal
 
 
 def method(module, shape=("batch", 8), dims=(Dim("batch", 1, 16),)):
@@ -107,7 +107,7 @@ def planned_batch(max_batch, guarded):
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.exir import to_edge_transform_and_lower
 
-    from edgeexport.guards import no_backend_guards
+    from edgeexport.compiler.backend_guards import no_backend_guards
 
     with no_backend_guards() if guarded else contextlib.nullcontext():
         dims = ({0: torch.export.Dim("b", min=1, max=max_batch)},)

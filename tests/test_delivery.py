@@ -8,14 +8,14 @@ import torch
 from in_process import run_command
 
 import edgeexport
-from edgeexport import delivery
-from edgeexport.artifact import record
-from edgeexport.delivery import MANIFEST, deliver, open_delivery
-from edgeexport.delta import delta
+from edgeexport.artifact.folder import record
+from edgeexport.artifact.pte_segments import Weight
 from edgeexport.errors import ArtifactError, RuntimeFault, UsageError
-from edgeexport.mobile import package
-from edgeexport.program_file import Weight
 from edgeexport.runtime.executorch import Engine
+from edgeexport.ship import delivery
+from edgeexport.ship.delivery import MANIFEST, deliver, open_delivery
+from edgeexport.ship.delta import delta
+from edgeexport.ship.mobile import package
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_nothing_in_it_depends_on_when_or_where_it_was_written(toy_artifact, tmp
 
 
 def test_a_program_that_answers_differently_is_not_delivered(toy_artifact, tmp_path, monkeypatch):
-    from edgeexport.checks import runners
+    from edgeexport.verify.checks import runners
 
     monkeypatch.setattr(runners, "answer", lambda program, *rest: (torch.ones(2) * len(program.artifact.apart),))
     with pytest.raises(RuntimeFault, match="answers differently with its weights apart"):

@@ -8,11 +8,11 @@ import pytest
 from conftest import TOY, TOY_TEXT
 
 import edgeexport
+from edgeexport.artifact.pte import plain_name
 from edgeexport.build import _recipes
+from edgeexport.compiler.etrecords import _check
 from edgeexport.errors import UsageError
-from edgeexport.etrecord import _check
-from edgeexport.profile import ETDUMP, profile
-from edgeexport.runtime.pte import plain_name
+from edgeexport.verify.profile import ETDUMP, profile
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def test_every_instruction_has_the_operators_that_it_runs(events, artifact):
 def test_lines_and_modules_are_those_of_the_model(events):
     written = [trace for event in events if event.name == "native_call_index_put_" for trace in event.stack_traces.values()]
     assert ["self.values.index_copy_" in trace or "self.keys.index_copy_" in trace for trace in written] == [True, True]
-    assert all('File "edgeexport/decoding.py", line' in trace for trace in written)
+    assert all('File "edgeexport/modeling/text_decoding.py", line' in trace for trace in written)
     last = [event for event in events if event.name == "DELEGATE_CALL"][-1]
     assert "F.linear(m.norm" in " ".join(last.stack_traces.values())
 

@@ -2,8 +2,8 @@
 
 from torch import nn
 
-from edgeexport.capture import capture
-from edgeexport.forecast import forecast
+from edgeexport.compiler.capture import capture
+from edgeexport.compiler.memory_forecast import forecast
 from edgeexport.method import Dim, Input, Method, Output
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from edgeexport.inputs import Chirp, Choice, Normal, OutputOf, Photo, SizeOf, Tokens, Uniform, digest, sampler_from_json, sampler_to_json
+from edgeexport.samplers import Chirp, Choice, Normal, OutputOf, Photo, SizeOf, Tokens, Uniform, digest, sampler_from_json, sampler_to_json
 
 SAMPLERS = [Photo(), Photo((0.45,) * 3, (0.225,) * 3), Uniform(-2.0, 5.0), Normal(3.0), Choice((-1, 0, 2)), Tokens(0, 9), SizeOf("position"), Chirp(), OutputOf("encode", "x")]
 

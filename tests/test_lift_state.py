@@ -5,7 +5,7 @@ import torch
 from programs import captured
 from torch import nn
 
-from edgeexport.state import copied, lift_state, mutated_buffers
+from edgeexport.artifact.program_state import copied, lift_state, mutated_buffers
 
 
 class Counter(nn.Module):

@@ -3,9 +3,9 @@
 import torch
 from torch import nn
 
-from edgeexport.link import share_segments
-from edgeexport.recipes.xnnpack import recipe
-from edgeexport.rewrite import run_passes
+from edgeexport.compiler.recipes.xnnpack import recipe
+from edgeexport.compiler.rewrite import run_passes
+from edgeexport.compiler.shared_weights import share_segments
 
 
 class Tied(nn.Module):
@@ -24,7 +24,7 @@ class Tied(nn.Module):
 
 def written(path, tied, monkeypatch, linked):
     """The module, and its program in `path`, with the link step or without."""
-    from edgeexport import lower
+    from edgeexport.compiler import edge_lowering
 
     module = Tied(tied).eval()
     with torch.no_grad():
@@ -33,7 +33,7 @@ def written(path, tied, monkeypatch, linked):
     program, _ = run_passes(program, chosen.passes)
     with monkeypatch.context() as patch:
         if not linked:
-            patch.setattr(lower, "share_segments", lambda path: 0)
+            patch.setattr(edge_lowering, "share_segments", lambda path: 0)
         chosen.emit({"forward": program}, path)
     return module
 

@@ -11,11 +11,11 @@ from android_kotlin import compile_projects, run_java
 from in_process import run_command
 
 import edgeexport
-from edgeexport.calls import calls_of, identifier, type_name, with_own_state
+from edgeexport.artifact.signatures import calls_of, identifier, type_name, with_own_state
 from edgeexport.errors import ArtifactError, UnknownName, UsageError
-from edgeexport.mobile import RECORD, Request, damaged, package
-from edgeexport.mobile.api import api_of
-from edgeexport.mobile.platforms import android
+from edgeexport.ship.mobile import RECORD, Request, damaged, package
+from edgeexport.ship.mobile.api import api_of
+from edgeexport.ship.mobile.platforms import android
 
 CHECKS = Path(__file__).parent / "android_checks" / "Checks.kt"
 

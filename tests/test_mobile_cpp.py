@@ -14,12 +14,12 @@ import torch
 from phone_tools import kept
 
 import edgeexport
-from edgeexport.boards import board
-from edgeexport.calls import calls_of
+from edgeexport.artifact.signatures import calls_of
 from edgeexport.errors import UsageError
-from edgeexport.mobile import RECORD, Request, damaged, package
-from edgeexport.mobile.platforms import cpp
 from edgeexport.runtime import runner
+from edgeexport.runtime.boards import board
+from edgeexport.ship.mobile import RECORD, Request, damaged, package
+from edgeexport.ship.mobile.platforms import cpp
 
 APP = Path(__file__).parent / "cpp_app"
 EXECUTORCH = Path(importlib.util.find_spec("executorch").submodule_search_locations[0])

@@ -10,12 +10,12 @@ import torch
 import toy_text
 from PIL import Image
 
-from edgeexport import captions, pose
 from edgeexport.catalog import model
 from edgeexport.errors import ArtifactError
 from edgeexport.method import Pipeline
-from edgeexport.mobile.golden import FILE, RUNS, TENSORS, Golden, Recorder, Stored, pipeline_name, record, recorded_run, write
+from edgeexport.pipelines import captions, pose
 from edgeexport.runtime.program import Program
+from edgeexport.ship.mobile.golden import FILE, RUNS, TENSORS, Golden, Recorder, Stored, pipeline_name, record, recorded_run, write
 
 
 @pytest.fixture(scope="module")

@@ -12,10 +12,10 @@ import pytest
 from swift_tools import OURS, PIPELINES, swift_run, swiftc
 from tokenizers import Tokenizer, decoders, models
 
-from edgeexport.calls import calls_of
+from edgeexport.artifact.signatures import calls_of
 from edgeexport.errors import UsageError
-from edgeexport.mobile import Request, damaged, package
-from edgeexport.mobile.platforms import ios
+from edgeexport.ship.mobile import Request, damaged, package
+from edgeexport.ship.mobile.platforms import ios
 
 FLOATS, TOKENS = "float32", "int64"
 METHODS = {

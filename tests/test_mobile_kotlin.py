@@ -29,8 +29,8 @@ from pipeline_runs import (
 )  # fmt: skip
 from tokenizers import Tokenizer, models
 
-from edgeexport import pose
-from edgeexport.mobile.golden import FILE, RUNS, TENSORS
+from edgeexport.pipelines import pose
+from edgeexport.ship.mobile.golden import FILE, RUNS, TENSORS
 
 RESAMPLINGS = {"BILINEAR": Image.Resampling.BILINEAR, "BICUBIC": Image.Resampling.BICUBIC, "BILINEAR_NO_ANTIALIAS": None}
 

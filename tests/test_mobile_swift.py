@@ -25,8 +25,8 @@ from pipeline_runs import (
 )  # fmt: skip
 from swift_tools import PureSwift
 
-from edgeexport.mobile.golden import FILE
-from edgeexport.mobile.platforms.ios import tokenizer_by_id
+from edgeexport.ship.mobile.golden import FILE
+from edgeexport.ship.mobile.platforms.ios import tokenizer_by_id
 
 FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC, "without antialiasing": None}
 

@@ -12,14 +12,14 @@ from torch import nn
 
 import edgeexport
 from edgeexport import catalog
-from edgeexport.checks.model_schema import check
+from edgeexport.artifact.model_schema import METHOD, model_schema
+from edgeexport.artifact.pte import read_methods
+from edgeexport.artifact.pte_contents import read_contents
+from edgeexport.artifact.pte_memory_plan import read_memory_plans
 from edgeexport.errors import ArtifactError, UsageError
-from edgeexport.inputs import OutputOf
 from edgeexport.method import Dim, Input, Method, Output, Weights
-from edgeexport.model_schema import METHOD, model_schema
-from edgeexport.runtime.contents import read_contents
-from edgeexport.runtime.memory_plan import read_memory_plans
-from edgeexport.runtime.pte import read_methods
+from edgeexport.samplers import OutputOf
+from edgeexport.verify.checks.model_schema import check
 
 TOY_MODEL = catalog.model(TOY)
 
@@ -88,7 +88,7 @@ def test_a_method_of_that_name_and_what_json_cannot_say_are_refused():
 
 
 def test_a_description_that_does_not_fit_the_tensors_is_found(toy_artifact, monkeypatch):
-    from edgeexport.checks import model_schema as checked
+    from edgeexport.verify.checks import model_schema as checked
 
     program = edgeexport.open(toy_artifact.path)
     assert [finding.passed for finding in check(program)] == [True]

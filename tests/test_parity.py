@@ -11,11 +11,11 @@ import torch
 from in_process import run_command
 from safetensors.torch import load_file, save_file
 
-from edgeexport.artifact import record
+from edgeexport.artifact.folder import record
 from edgeexport.errors import UsageError
 from edgeexport.method import Option, Pipeline
-from edgeexport.parity import FILES, parity, write
-from edgeexport.parity.pipelines import compare_results, run_pipeline
+from edgeexport.verify.parity import FILES, parity, write
+from edgeexport.verify.parity.pipelines import compare_results, run_pipeline
 
 
 @pytest.fixture(scope="module")
@@ -190,7 +190,7 @@ def with_one_weight_changed(path, folder, file, find):
 def head_of_the_toy():
     from toy import Toy
 
-    from edgeexport.weights import randomize
+    from edgeexport.modeling.weights import randomize
 
     module = Toy().eval()
     randomize(module, 0)
@@ -213,9 +213,9 @@ def test_a_corrupted_weight_without_the_exported_programs_says_what_is_needed(bo
 
 
 def test_a_pass_that_changes_the_numbers_is_named(both, tmp_path, monkeypatch):
-    from edgeexport.artifact import open_artifact
-    from edgeexport.parity import locate as module
-    from edgeexport.rewrite import PassResult
+    from edgeexport.artifact.folder import open_artifact
+    from edgeexport.compiler.rewrite import PassResult
+    from edgeexport.verify.parity import locate as module
 
     def double_the_head(program):
         program.state_dict["head.weight"] = torch.nn.Parameter(program.state_dict["head.weight"] * 2.0)
@@ -232,8 +232,8 @@ def test_a_pass_that_changes_the_numbers_is_named(both, tmp_path, monkeypatch):
 
 def test_a_module_that_is_lowered_to_something_else_is_found(both, monkeypatch):
     """A recipe that emits another program than it is given: from the patch embedding on everything differs, and that is named."""
-    from edgeexport.artifact import open_artifact
-    from edgeexport.parity import locate as module
+    from edgeexport.artifact.folder import open_artifact
+    from edgeexport.verify.parity import locate as module
 
     artifact, kept = open_artifact(both[0]), open_artifact(both[1])
     recipe = module._recipe(artifact)

@@ -5,9 +5,9 @@ import pytest
 from PIL import Image
 
 from edgeexport.errors import InputError
-from edgeexport.images import draw_overlay, read_photo, to_tensor, write_png
-from edgeexport.segmentation import prompts
-from edgeexport.video import clip_starts, clip_tensor, read_frames
+from edgeexport.pipelines.media.photos import draw_overlay, read_photo, to_tensor, write_png
+from edgeexport.pipelines.segmentation import prompts
+from edgeexport.pipelines.video import clip_starts, clip_tensor, read_frames
 
 FACTS = {"frames": 16, "frames_per_second": 7.5, "resize_short_side": 256, "crop": 224, "mean": [0.45] * 3, "std": [0.225] * 3}
 

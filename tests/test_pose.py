@@ -10,11 +10,11 @@ import pytest
 import torch
 from PIL import Image
 
-from edgeexport import pose
 from edgeexport.errors import InputError
-from edgeexport.images import read_photo
 from edgeexport.method import Dim
 from edgeexport.models.yolo11_pose import model
+from edgeexport.pipelines import pose
+from edgeexport.pipelines.media.photos import read_photo
 
 PREPARE = dict(model("yolo11n-pose").prepare)
 SIZES = [None, (333, 517), (1281, 31), (640, 640), (2, 3000), (1, 1), (639, 641)]  # None: the photo's own

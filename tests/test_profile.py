@@ -12,15 +12,15 @@ import torch
 from in_process import run_command
 
 import edgeexport
-from edgeexport.artifact import SOURCES
-from edgeexport.checks.numerics import GoldenAnswers, case_calls
-from edgeexport.compare import FLOOR
+from edgeexport.artifact.folder import SOURCES
 from edgeexport.errors import ArtifactError, CheckFailed, RuntimeFault, UnknownName, UsageError
-from edgeexport.profile import ADDED, ADDED_LATER, BETWEEN, ETDUMP, NOT_ATTRIBUTED, _case, _check_sum, _method, profile
-from edgeexport.profile.attribution import aligned
-from edgeexport.profile.bundled import write_bundled
-from edgeexport.profile.events import CALL, DELEGATE, EXECUTE, _measured
-from edgeexport.profile.fixes import FIXES, NONE_KNOWN, fix_of
+from edgeexport.verify.checks.numerics import GoldenAnswers, case_calls
+from edgeexport.verify.compare import FLOOR
+from edgeexport.verify.profile import ADDED, ADDED_LATER, BETWEEN, ETDUMP, NOT_ATTRIBUTED, _case, _check_sum, _method, profile
+from edgeexport.verify.profile.attribution import aligned
+from edgeexport.verify.profile.bundled import write_bundled
+from edgeexport.verify.profile.events import CALL, DELEGATE, EXECUTE, _measured
+from edgeexport.verify.profile.fixes import FIXES, NONE_KNOWN, fix_of
 
 MODEL = Path(__file__).parent / "toy_slow.py"
 

@@ -5,8 +5,8 @@ import torch
 from programs import captured
 from torch import nn
 
+from edgeexport.artifact.exported_programs import load_programs, save_programs
 from edgeexport.errors import ArtifactError
-from edgeexport.programs import load_programs, save_programs
 
 
 class Part(nn.Module):

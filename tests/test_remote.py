@@ -20,13 +20,13 @@ import torch
 from in_process import run_command
 
 import edgeexport
-from edgeexport import boards, measured
-from edgeexport.bench import bench, machine
-from edgeexport.bench.memory import CALLS
+from edgeexport.artifact import validated_json
 from edgeexport.cli.check import command
 from edgeexport.errors import RuntimeFault, UsageError
-from edgeexport.runtime import native, remote, runner
+from edgeexport.runtime import boards, native, remote, runner
 from edgeexport.runtime.program import Runtime
+from edgeexport.verify.bench import bench, machine
+from edgeexport.verify.bench.memory import CALLS
 
 SSHD = shutil.which("sshd") or shutil.which("/usr/sbin/sshd")
 needs_runner = pytest.mark.skipif(
@@ -151,7 +151,7 @@ def test_every_check_passes_over_ssh_and_a_second_run_sends_only_tensors(server,
 @needs_runner
 def test_artifacts_are_timed_on_the_board_beside_each_other(server, here, toy_artifact, toy_copy):
     found = bench([toy_artifact.path, toy_copy], threads=(1,), rounds=3, processes=2, sizes={"batch": (2,)}, runner=f"native@{here}={server.url}")
-    measured.validate(found, "bench", "found")
+    validated_json.validate(found, "bench", "found")
     (row,) = found["rows"]
     first, second = row["contenders"]
     assert [first["name"], second["name"]] == [str(toy_artifact.path), str(toy_copy)] and row["baseline"] == first["name"]
@@ -376,7 +376,7 @@ def test_one_artifact_is_timed_over_adb_and_printed(phone, android, own_runner, 
     done = run_command("bench", toy_artifact.path, "--board", android, "--at", "adb:", "--threads", "1", "--rounds", "2", "--out", tmp_path / "b.json")
     assert done.returncode == 0, done.stderr
     assert "(android at adb:)" in done.stdout and "xnnpack-fp32" in done.stdout and "noise" not in done.stdout
-    found = measured.read(tmp_path / "b.json", "bench")
+    found = validated_json.read(tmp_path / "b.json", "bench")
     ((ours,),) = (row["contenders"] for row in found["rows"])
     assert len(ours["samples_ms"]) == 2 and ours["ratio"] is None and found["board"] == "android"
     assert any(line.startswith("-s R58M1 shell ") and "/proc/meminfo" in line for line in adb_lines(phone))
@@ -414,7 +414,7 @@ def test_which_android_device(phone, devices, url, said):
 def test_android_needs_a_runner_of_the_users_own(monkeypatch, tmp_path):
     monkeypatch.delenv(runner.ANDROID_RUNNER, raising=False)
     board = boards.board("android_arm64_baseline")
-    with pytest.raises(UsageError, match="Build edgeexport/native/runner.cpp with the Android NDK .*EDGEEXPORT_ANDROID_RUNNER=/path"):
+    with pytest.raises(UsageError, match="Build edgeexport/runtime/native_runner/runner.cpp with the Android NDK .*EDGEEXPORT_ANDROID_RUNNER=/path"):
         runner.runner_files(board)
     monkeypatch.setenv(runner.ANDROID_RUNNER, str(tmp_path / "none"))
     with pytest.raises(UsageError, match="there is no such file"):

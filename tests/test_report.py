@@ -12,13 +12,13 @@ import pytest
 from in_process import run_command
 
 import edgeexport
+from edgeexport.artifact.pte_memory_plan import Lifetime, MemoryPlan, read_memory_plans
 from edgeexport.errors import ArtifactError, UsageError
-from edgeexport.report import program_sha256, report
-from edgeexport.report.app_code import app_code
-from edgeexport.report.latency import ratios
-from edgeexport.report.memory import plan_view
-from edgeexport.report.svg import Axis
-from edgeexport.runtime.memory_plan import Lifetime, MemoryPlan, read_memory_plans
+from edgeexport.verify.report import program_sha256, report
+from edgeexport.verify.report.app_code import app_code
+from edgeexport.verify.report.latency import ratios
+from edgeexport.verify.report.memory import plan_view
+from edgeexport.verify.report.svg import Axis
 
 
 def contender(name, middle_ms, ratio):
@@ -294,7 +294,7 @@ def test_an_archive_is_taken_as_folders_are(text_both, tmp_path):
 
 
 def code_of(artifact):
-    environment = jinja2.Environment(loader=jinja2.PackageLoader("edgeexport.report", "."), trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
+    environment = jinja2.Environment(loader=jinja2.PackageLoader("edgeexport.verify.report", "."), trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
     return app_code(artifact, environment)
 
 

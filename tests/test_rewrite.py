@@ -5,8 +5,8 @@ import torch
 from programs import captured
 from torch import nn
 
+from edgeexport.compiler.rewrite import Editor, PassResult, aten, run_passes
 from edgeexport.errors import RewriteError
-from edgeexport.rewrite import Editor, PassResult, aten, run_passes
 
 
 class Double(nn.Module):

@@ -6,7 +6,7 @@ from toy import Toy
 
 import edgeexport
 from edgeexport.errors import InputError, UnknownName, UsageError
-from edgeexport.weights import randomize
+from edgeexport.modeling.weights import randomize
 
 
 @pytest.fixture(scope="module")

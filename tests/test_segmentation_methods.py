@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from edgeexport.method import Weights
+from edgeexport.modeling.promptable_segmentation import MaskDecoder, OriginalDecoder
 from edgeexport.models import edgetam, sam2
-from edgeexport.segmentation_methods import MaskDecoder, OriginalDecoder
 
 LOADERS = {"sam2-tiny": lambda weights: sam2.load("sam2-tiny", weights), "edgetam": edgetam.load}
 

@@ -16,7 +16,7 @@ from torch import nn
 from edgeexport.errors import ArtifactError, UsageError
 from edgeexport.runtime.kernel_code import KERNELS, kernel_code_bytes
 from edgeexport.runtime.library import Library, read_libraries
-from edgeexport.selective_build import hold, needs, runtime_size, write_yaml
+from edgeexport.ship.selective_build import hold, needs, runtime_size, write_yaml
 
 LIBRARIES = Path(executorch.__path__[0]) / "lib"
 

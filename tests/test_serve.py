@@ -23,10 +23,10 @@ httpx = pytest.importorskip("httpx")
 from fastapi.testclient import TestClient  # noqa: E402
 from safetensors.torch import load, save  # noqa: E402
 
-from edgeexport.serve.app import make_app  # noqa: E402
-from edgeexport.serve.engine import RAY_SETTINGS  # noqa: E402
-from edgeexport.serve.wire import JSON, SAFETENSORS  # noqa: E402
-from edgeexport.serve.worker import Call, grouped, run_together, split  # noqa: E402
+from edgeexport.ship.serve.app import make_app  # noqa: E402
+from edgeexport.ship.serve.engine import RAY_SETTINGS  # noqa: E402
+from edgeexport.ship.serve.wire import JSON, SAFETENSORS  # noqa: E402
+from edgeexport.ship.serve.worker import Call, grouped, run_together, split  # noqa: E402
 
 BINARY = {"content-type": SAFETENSORS, "accept": SAFETENSORS}
 

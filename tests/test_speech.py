@@ -6,14 +6,14 @@ import torch
 
 from edgeexport.errors import InputError
 from edgeexport.models.whisper import _prepare
-from edgeexport.speech import _check_options, allowed, decode_window, split_window
+from edgeexport.pipelines.speech import _check_options, allowed, decode_window, split_window
 
 ENGLISH, MANY = _prepare("whisper-tiny.en"), _prepare("whisper-tiny")
 
 
 def processors(facts):
     """What transformers' generate applies with return_timestamps."""
-    from edgeexport.torchvision_ops import ensure_torchvision
+    from edgeexport.modeling.torchvision_operators import ensure_torchvision
 
     ensure_torchvision()
     from transformers import GenerationConfig, LogitsProcessorList

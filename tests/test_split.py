@@ -5,10 +5,10 @@ import torch
 from test_link import Tied
 from torch import nn
 
-from edgeexport.program_file import ProgramFile, read_data_file, write_data_file
-from edgeexport.recipes.xnnpack import recipe
-from edgeexport.rewrite import run_passes
-from edgeexport.split import take_weights
+from edgeexport.artifact.detached_weights import take_weights
+from edgeexport.artifact.pte_segments import ProgramFile, read_data_file, write_data_file
+from edgeexport.compiler.recipes.xnnpack import recipe
+from edgeexport.compiler.rewrite import run_passes
 
 WORDS = torch.tensor([[7, 2999, 0]])
 

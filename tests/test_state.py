@@ -6,8 +6,8 @@ import toy_text
 from conftest import TOY_TEXT
 
 import edgeexport
-from edgeexport.captions import generate
 from edgeexport.errors import CheckFailed, InputError
+from edgeexport.pipelines.captions import generate
 
 
 @pytest.fixture(scope="module")
@@ -45,10 +45,10 @@ def test_a_cache_planned_with_scratch_memory_is_found_out(tmp_path, monkeypatch)
     from executorch.exir import ExecutorchBackendConfig
     from executorch.exir.passes import MemoryPlanningPass
 
-    from edgeexport import lower
+    from edgeexport.compiler import edge_lowering
 
     together = ExecutorchBackendConfig(memory_planning_pass=MemoryPlanningPass(alloc_graph_input=False), run_reinplace_pass=True)
-    monkeypatch.setattr(lower, "_memory_settings", lambda: together)
+    monkeypatch.setattr(edge_lowering, "_memory_settings", lambda: together)
     with pytest.raises(CheckFailed, match="state decode_step|numerics decode_step"):
         edgeexport.build(TOY_TEXT, weights="random", out=tmp_path / "text")
 

@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from edgeexport.errors import WeightsError
-from edgeexport.weights import fit, randomize, read_checkpoint, state_sha256
+from edgeexport.modeling.weights import fit, randomize, read_checkpoint, state_sha256
 
 
 def small():

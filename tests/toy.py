@@ -3,9 +3,9 @@
 import torch
 from torch import nn
 
-from edgeexport.inputs import Photo
 from edgeexport.method import Dim, Input, Method, Model, Output, Source, Tolerance
-from edgeexport.weights import load_module, randomize
+from edgeexport.modeling.weights import load_module, randomize
+from edgeexport.samplers import Photo
 
 
 class Toy(nn.Module):

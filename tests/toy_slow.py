@@ -3,9 +3,9 @@
 import torch
 from torch import nn
 
-from edgeexport.inputs import Uniform
 from edgeexport.method import Dim, Input, Method, Model, Output, Source, Tolerance
-from edgeexport.weights import load_module
+from edgeexport.modeling.weights import load_module
+from edgeexport.samplers import Uniform
 
 
 class Slow(nn.Module):

@@ -4,10 +4,19 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from edgeexport.decoding import KeyValueCache, Positions, attend, cross_inputs, cross_outputs, crossed, split_heads, text_methods
-from edgeexport.inputs import Normal
 from edgeexport.method import Dim, Input, Method, Model, Source, Tolerance
-from edgeexport.weights import load_module
+from edgeexport.modeling.text_decoding import (
+    KeyValueCache,
+    Positions,
+    attend,
+    cross_inputs,
+    cross_outputs,
+    crossed,
+    split_heads,
+    text_methods,
+)
+from edgeexport.modeling.weights import load_module
+from edgeexport.samplers import Normal
 
 VOCABULARY, WIDTH, HEADS, POSITIONS, LENGTH = 4000, 32, 2, 12, 256
 

@@ -7,8 +7,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from edgeexport import archive
-from edgeexport.artifact import Artifact, open_artifact, open_artifacts, same_model
+from edgeexport.artifact import archive
+from edgeexport.artifact.folder import Artifact, open_artifact, open_artifacts, same_model
 from edgeexport.errors import ArtifactError, UsageError, foreign_errors
 
 SUFFIX = ".pt2"

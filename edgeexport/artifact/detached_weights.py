@@ -14,7 +14,7 @@ from executorch.exir.schema import ExtraTensorInfo, Tensor, TensorDataLocation
 from executorch.exir.tensor import get_scalar_type
 from executorch.exir.tensor_layout import TensorLayout
 
-from edgeexport.program_file import ProgramFile, Weight
+from edgeexport.artifact.pte_segments import ProgramFile, Weight
 
 LEAST_BYTES = 4096
 """Smaller constants stay in the program: their names would take as much."""

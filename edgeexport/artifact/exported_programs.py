@@ -11,8 +11,8 @@ from torch.export import ExportedProgram
 from torch.export.pt2_archive._package import PT2ArchiveWriter, _package_exported_programs, load_pt2
 from torch.export.pt2_archive.constants import CONSTANTS_DIR, WEIGHTS_DIR
 
+from edgeexport.artifact.program_state import with_examples
 from edgeexport.errors import ArtifactError
-from edgeexport.state import with_examples
 
 PREFIX = "program_"
 """Of the records of weights: those of AOTInductor's models, which have the same names in PyTorch's writer, can be beside them in one archive."""

@@ -14,10 +14,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from edgeexport import archive as archive_format
+from edgeexport.artifact import archive as archive_format
 from edgeexport.errors import ArtifactError, UsageError, foreign_errors
-from edgeexport.inputs import sampler_from_json, sampler_to_json
 from edgeexport.method import Dim, Input
+from edgeexport.samplers import sampler_from_json, sampler_to_json
 
 MANIFEST = "manifest.json"
 GOLDEN = "golden.safetensors"
@@ -172,7 +172,7 @@ def validate_manifest(manifest: Any, where: Path | str) -> None:
     """Hold a manifest against the JSON Schema in this package. Raises ArtifactError with the place that is wrong."""
     import jsonschema
 
-    schema = json.loads(resources.files("edgeexport").joinpath("manifest.schema.json").read_text(encoding="utf-8"))
+    schema = json.loads(resources.files("edgeexport.artifact").joinpath("schemas/manifest.schema.json").read_text(encoding="utf-8"))
     error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(manifest))
     if error is not None:
         place = "/".join(map(str, error.absolute_path)) or "the top"

@@ -25,8 +25,8 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from edgeexport.errors import UsageError
-from edgeexport.inputs import OutputOf
 from edgeexport.method import Input, Method, Model, Weights
+from edgeexport.samplers import OutputOf
 
 if TYPE_CHECKING:
     import sympy

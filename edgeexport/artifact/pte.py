@@ -114,7 +114,7 @@ def read_weights(path: Path) -> dict[str, int]:
     """The bytes of each constant in a `.pte` or `.ptd` by its sha256: delegates' weights as they are, the program's own constants with what pads them."""
     import hashlib
 
-    from edgeexport.program_file import ProgramFile, read_data_file
+    from edgeexport.artifact.pte_segments import ProgramFile, read_data_file
 
     if path.suffix == ".ptd":
         contents = read_data_file(path)

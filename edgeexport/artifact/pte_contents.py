@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from edgeexport.artifact.model_schema import METHOD
+from edgeexport.artifact.pte import extent, is_constant, operator_name, read_program
 from edgeexport.errors import ArtifactError
-from edgeexport.model_schema import METHOD
-from edgeexport.runtime.pte import extent, is_constant, operator_name, read_program
 
 if TYPE_CHECKING:
     from executorch.exir.schema import ExecutionPlan, Program

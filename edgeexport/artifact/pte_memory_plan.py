@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgeexport.runtime.pte import is_constant, operator_name, read_program
+from edgeexport.artifact.pte import is_constant, operator_name, read_program
 
 STATE_ARENA = 2
 """Where lowering puts the buffers that calls change, at the same place for every method (`share_mutable_buffers`); they live on between calls."""

@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from edgeexport.artifact import Artifact, dims_of
+from edgeexport.artifact.folder import Artifact, dims_of
 from edgeexport.method import Dim
 
 TYPES = {

@@ -47,7 +47,7 @@ def validate(data: Any, kind: str, where: Path | str) -> None:
     """Raises UsageError with `where` and the place in `data` that the schema of `kind` does not allow."""
     import jsonschema
 
-    schema = json.loads(resources.files("edgeexport").joinpath(f"{kind}.schema.json").read_text(encoding="utf-8"))
+    schema = json.loads(resources.files("edgeexport.artifact").joinpath(f"schemas/{kind}.schema.json").read_text(encoding="utf-8"))
     error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(data))
     if error is not None:
         place = "/".join(map(str, error.absolute_path)) or "the top"

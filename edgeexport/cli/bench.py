@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from edgeexport import measured
+from edgeexport.artifact import validated_json
 from edgeexport.cli import display, options
 from edgeexport.errors import UsageError
 
@@ -34,9 +34,9 @@ def command(artifacts, against, baseline, threads, rounds, processes, sizes, met
       edgeexport bench build/sam2/xnnpack-fp32 --against eager,compile,stock --threads 1 --size points=1,3
       edgeexport bench build/sam2/xnnpack-fp32 --board raspberry_pi_5 --at ssh://pi@raspberrypi.local --threads 4
     """
-    from edgeexport.bench import bench
+    from edgeexport.verify.bench import bench
 
-    measured.refuse_existing(out, force)
+    validated_json.refuse_existing(out, force)
     if board is not None and at is None:
         raise UsageError("--board needs --at, where the board is: measured is what runs there.")
     found = bench(
@@ -45,7 +45,7 @@ def command(artifacts, against, baseline, threads, rounds, processes, sizes, met
         progress=display.progress(quiet=as_json),
     )  # fmt: skip
     if out is not None:
-        measured.write(out, found, "bench")
+        validated_json.write(out, found, "bench")
     if as_json:
         display.print_json(found)
     else:

@@ -25,8 +25,8 @@ def command(artifacts: tuple[Path, ...], out: Path | None, force: bool, as_json:
       edgeexport check build/sam2/sam2.pt2
       edgeexport run build/sam2/sam2.pt2/aoti-fp32 --image photo.jpg --point 320,240
     """
-    from edgeexport.archive import folders_of
-    from edgeexport.bundle import bundle
+    from edgeexport.artifact.archive import folders_of
+    from edgeexport.artifact.bundle import bundle
 
     with display.progress(quiet=as_json).step("write and read back"):
         path = bundle(artifacts, out, force)

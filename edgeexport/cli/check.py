@@ -28,10 +28,10 @@ def command(artifact: Path, runner: str, board: str | None, emulate: bool, at: s
       edgeexport check build/sam2/xnnpack-fp32 --board raspberry_pi_5 --emulate
       edgeexport check build/sam2/xnnpack-fp32 --board raspberry_pi_5 --at ssh://pi@raspberrypi.local
     """
-    from edgeexport import boards
-    from edgeexport.artifact import open_artifacts
-    from edgeexport.checks import run_checks, to_json
+    from edgeexport.artifact.folder import open_artifacts
+    from edgeexport.runtime import boards
     from edgeexport.runtime.program import Runtime
+    from edgeexport.verify.checks import run_checks, to_json
 
     if emulate and at is not None:
         raise UsageError("--emulate and --at cannot both be: a board is emulated here, or it is there.")

@@ -25,7 +25,7 @@ def command(artifacts: tuple[str, ...], out: Path, as_json: bool, **options) -> 
       edgeexport deliver build/sam2/xnnpack-fp32 --out cdn
       edgeexport deliver v1=old/xnnpack-fp32 v2=build/whisper-tiny.en/xnnpack-fp32 --out cdn
     """
-    from edgeexport.delivery import MANIFEST, deliver
+    from edgeexport.ship.delivery import MANIFEST, deliver
 
     made = deliver(artifacts, out, progress=display.progress(quiet=as_json), **options)
     if as_json:

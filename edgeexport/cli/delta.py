@@ -25,7 +25,7 @@ def command(old: Path, new: Path, as_json: bool) -> None:
       edgeexport delta cdn-1.0 cdn-1.1
       edgeexport delta android-1.0 android-1.1
     """
-    from edgeexport.delta import delta
+    from edgeexport.ship.delta import delta
 
     found = delta(old, new)
     if as_json:

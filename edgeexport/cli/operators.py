@@ -28,7 +28,7 @@ def command(programs: tuple[Path, ...], yaml_file: Path | None, force: bool, run
     """
     from dataclasses import asdict
 
-    from edgeexport.selective_build import hold, needs, runtime_size, write_yaml
+    from edgeexport.ship.selective_build import hold, needs, runtime_size, write_yaml
 
     wanted = needs(programs)
     measured = runtime_size(wanted) if size else None

@@ -29,7 +29,7 @@ def command(artifact: Path, platform: str, as_json: bool, **options) -> None:
     Example:
       edgeexport package build/sam2/xnnpack-fp32 --platform android --id com.example.sam2
     """
-    from edgeexport.mobile import package
+    from edgeexport.ship.mobile import package
 
     made = package(artifact, platform, progress=display.progress(quiet=as_json), **options)
     if as_json:

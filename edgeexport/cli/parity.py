@@ -26,7 +26,7 @@ def command(artifacts: tuple[Path, ...], inputs: tuple[str, ...], out: Path | No
     Example:
       edgeexport parity build/whisper/xnnpack-fp32 build/whisper/aoti-fp32 --out build/whisper/parity
     """
-    from edgeexport.parity import FILES, parity, write
+    from edgeexport.verify.parity import FILES, parity, write
 
     options = dict(_pair(text) for text in inputs)
     taken = [out / name for name in FILES if out is not None and (out / name).exists()]
@@ -55,7 +55,7 @@ def _pair(text: str) -> tuple[str, str]:
 def _print(found, out: Path | None) -> None:
     from rich.markup import escape
 
-    from edgeexport.parity import FILES
+    from edgeexport.verify.parity import FILES
 
     table = display.table(f"Parity of {found.model}", "", "method", "pair", "cases", "max abs", "/ range", "SQNR", "task metric", "allowed", "worst case")
     for line in found.lines:

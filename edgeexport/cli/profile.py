@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from edgeexport import measured
+from edgeexport.artifact import validated_json
 from edgeexport.cli import display, options
 
 SHOWN = 12
@@ -32,13 +32,13 @@ def command(
     Example:
       edgeexport profile build/whisper-tiny.en/xnnpack-fp32 --method decode_step --threads 1
     """
-    from edgeexport.profile import profile
+    from edgeexport.verify.profile import profile
 
-    measured.refuse_existing(out, force)
+    validated_json.refuse_existing(out, force)
     with display.progress(quiet=as_json).step("record events"):
         found = profile(artifact, methods, options.size(sizes), calls, threads, keep, force)
     if out is not None:
-        measured.write(out, found.to_json(), "profile")
+        validated_json.write(out, found.to_json(), "profile")
     if as_json:
         display.print_json(found.to_json())
         return
@@ -68,7 +68,7 @@ def _share(method) -> float:
 
 
 def _sentence(method) -> str:
-    from edgeexport.runtime.pte import plain_name
+    from edgeexport.artifact.pte import plain_name
 
     worst = method.costliest_outside
     if worst is None:

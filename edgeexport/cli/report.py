@@ -32,7 +32,7 @@ def command(
       edgeexport check build/sam2/xnnpack-fp32 --board raspberry_pi_5 --json > pi.json
       edgeexport report build/sam2/xnnpack-fp32 build/sam2/aoti-fp32 --findings pi.json --out sam2.html
     """
-    from edgeexport.report import report
+    from edgeexport.verify.report import report
 
     with display.progress(quiet=as_json).step("write the page"):
         path = report(artifacts, benches, profiles, findings, out, force)

@@ -26,7 +26,7 @@ def command(ctx: click.Context, artifact: Path | None, rest: tuple[str, ...]) ->
         click.echo(ctx.get_help())
         return
     from edgeexport import catalog
-    from edgeexport.artifact import open_artifact
+    from edgeexport.artifact.folder import open_artifact
 
     opened = open_artifact(artifact)
     pipeline = catalog.model(opened.manifest["model"]["asked"]).pipeline

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from edgeexport.serve import MAX_BODY_BYTES
+from edgeexport.ship.serve import MAX_BODY_BYTES
 
 
 @click.command(name="serve")
@@ -29,7 +29,7 @@ def command(artifact: Path, **options) -> None:
       edgeexport serve build/sam2/aoti-fp32 --replicas 2
       curl -F image=@photo.jpg -F point=320,240 "http://127.0.0.1:8000/run?output=mask" -o mask.png
     """
-    from edgeexport.serve.engine import Service, serve
+    from edgeexport.ship.serve.engine import Service, serve
 
     service = Service(artifact, **options)
     metrics = "the cluster's own" if service.address else f"http://{service.host}:{service.metrics_port}"

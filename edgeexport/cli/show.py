@@ -25,8 +25,8 @@ def command(artifact: Path, as_json: bool) -> None:
       edgeexport show build/sam2/xnnpack-fp32
       edgeexport show someone_elses.pte
     """
-    from edgeexport.artifact import open_artifacts
-    from edgeexport.runtime.pte import is_program
+    from edgeexport.artifact.folder import open_artifacts
+    from edgeexport.artifact.pte import is_program
 
     if is_program(artifact):
         _show_program(artifact, as_json)
@@ -83,7 +83,7 @@ def _shape(sizes: list) -> str:
 def _show_program(path: Path, as_json: bool) -> None:
     from dataclasses import asdict
 
-    from edgeexport.runtime.contents import read_contents
+    from edgeexport.artifact.pte_contents import read_contents
 
     contents = read_contents(path)
     if as_json:
@@ -153,7 +153,7 @@ def _range(about: dict) -> str:
 
 
 def _print_constants(console, contents) -> None:
-    from edgeexport.model_schema import METHOD
+    from edgeexport.artifact.model_schema import METHOD
 
     for name, values in contents.constants.items():
         if name != METHOD or contents.schema is None:

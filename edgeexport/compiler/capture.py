@@ -9,8 +9,8 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
+from edgeexport.compiler.backend_guards import no_backend_guards
 from edgeexport.errors import CaptureError
-from edgeexport.guards import no_backend_guards
 from edgeexport.method import Method
 
 ACTIVATION_ELEMENTS = 4096

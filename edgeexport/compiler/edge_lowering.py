@@ -18,12 +18,12 @@ from executorch.exir.passes import MemoryPlanningPass
 from torch.export import ExportedProgram
 from torch.utils._sympy.numbers import int_oo
 
+from edgeexport.compiler.backend_guards import no_backend_guards
+from edgeexport.compiler.etrecords import write_etrecords
+from edgeexport.compiler.rewrite import Pass
+from edgeexport.compiler.shared_weights import share_segments
+from edgeexport.compiler.source_lines import DelegateNodes, origins, write_sources
 from edgeexport.errors import LoweringError
-from edgeexport.etrecord import write_etrecords
-from edgeexport.guards import no_backend_guards
-from edgeexport.link import share_segments
-from edgeexport.rewrite import Pass
-from edgeexport.sources import DelegateNodes, origins, write_sources
 
 
 @dataclass(frozen=True)

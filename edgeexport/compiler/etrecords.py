@@ -17,7 +17,7 @@ from pathlib import Path
 from executorch.devtools.etrecord import ETRecord
 from executorch.exir import ExecutorchProgramManager
 
-from edgeexport.sources import Origin, instruction_handles, without_folders
+from edgeexport.compiler.source_lines import Origin, instruction_handles, without_folders
 
 FORWARD = "forward"
 SUFFIX = ".etrecord"

@@ -21,8 +21,8 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, InputSpec, TensorArgument
 from torch.fx import Node
 
+from edgeexport.compiler.backend_guards import no_backend_guards
 from edgeexport.errors import RewriteError
-from edgeexport.guards import no_backend_guards
 
 aten = torch.ops.aten
 

@@ -16,11 +16,11 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.pt2_archive._package_weights import Weights
 
-from edgeexport.cpu_isa import CpuIsa
+from edgeexport.artifact.program_state import lift_state, mutated_buffers
+from edgeexport.compiler.backend_guards import no_backend_guards
+from edgeexport.compiler.rewrite import Pass
 from edgeexport.errors import LoweringError, UsageError
-from edgeexport.guards import no_backend_guards
-from edgeexport.rewrite import Pass
-from edgeexport.state import lift_state, mutated_buffers
+from edgeexport.runtime.cpu_isa import CpuIsa
 
 
 @dataclass(frozen=True)

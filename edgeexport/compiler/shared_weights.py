@@ -11,7 +11,7 @@ from pathlib import Path
 from executorch.exir._serialize.padding import aligned_size
 from executorch.exir.tensor import ALIGNMENT
 
-from edgeexport.program_file import ProgramFile
+from edgeexport.artifact.pte_segments import ProgramFile
 
 SHARED_LEAST_BYTES = 4096
 """Smaller doubles are left: a segment costs more than they do."""

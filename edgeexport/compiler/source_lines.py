@@ -25,8 +25,8 @@ from executorch.exir import EdgeProgramManager, ExecutorchProgramManager
 from executorch.exir.schema import DelegateCall, ExecutionPlan, KernelCall
 from torch.fx import GraphModule, Node
 
-from edgeexport.artifact import SOURCES
-from edgeexport.runtime.pte import plain_name
+from edgeexport.artifact.folder import SOURCES
+from edgeexport.artifact.pte import plain_name
 
 DelegateNodes = Mapping[bytes, Sequence[tuple[str, int]]]
 """The nodes of each delegate, by the bytes that it became: their kind and debug handle."""

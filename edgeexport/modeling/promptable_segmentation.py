@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from edgeexport.inputs import Choice, Normal, OutputOf, Photo, Uniform
 from edgeexport.method import Dim, Input, Method, Output
+from edgeexport.samplers import Choice, Normal, OutputOf, Photo, Uniform
 
 IMAGE_SIZE = 1024
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

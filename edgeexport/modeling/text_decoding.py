@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import nn
 
-from edgeexport.inputs import Choice, OutputOf, SizeOf, Tokens
 from edgeexport.method import Dim, Input, Method, Output, Setup
+from edgeexport.samplers import Choice, OutputOf, SizeOf, Tokens
 
 
 class KeyValueCache(nn.Module):

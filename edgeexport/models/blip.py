@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from edgeexport import captions
-from edgeexport.decoding import (
+from edgeexport.method import Dim, Input, Method, Model, Pipeline, Source, Tolerance, Weights
+from edgeexport.modeling.text_decoding import (
     KeyValueCache,
     OriginalText,
     Positions,
@@ -21,9 +21,9 @@ from edgeexport.decoding import (
     split_heads,
     text_methods,
 )
-from edgeexport.inputs import Photo
-from edgeexport.method import Dim, Input, Method, Model, Pipeline, Source, Tolerance, Weights
-from edgeexport.weights import load_module, tokenizer_file
+from edgeexport.modeling.weights import load_module, tokenizer_file
+from edgeexport.pipelines import captions
+from edgeexport.samplers import Photo
 
 VARIANTS = {
     "blip-captioning-base": {"summary": "BLIP base, image captioning, 247 M parameters", "aliases": ("blip",)},
@@ -63,7 +63,7 @@ def _repository(name: str) -> str:
 
 def config(name: str):
     """The transformers configuration of a variant: the released models have 12 text heads, transformers' default has 8."""
-    from edgeexport.torchvision_ops import ensure_torchvision
+    from edgeexport.modeling.torchvision_operators import ensure_torchvision
 
     ensure_torchvision()
     from transformers import BlipConfig

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 import torch
 from torch import nn
 
-from edgeexport import segmentation
 from edgeexport.errors import UsageError
 from edgeexport.method import Dim, Method, Model, Pipeline, Source, Tolerance, Weights
-from edgeexport.segmentation_methods import DIMS, PREPARE, Neck, answer_all_masks, declare, without
-from edgeexport.weights import load_module, state_sha256
+from edgeexport.modeling.promptable_segmentation import DIMS, PREPARE, Neck, answer_all_masks, declare, without
+from edgeexport.modeling.weights import load_module, state_sha256
+from edgeexport.pipelines import segmentation
 
 VARIANTS = {"edgetam": {"summary": "EdgeTAM, promptable segmentation made for phones, 9.1 M parameters"}}
 
@@ -40,7 +40,7 @@ def config():
 
     The backbone is named here: the default of transformers 5.23 misspells `architecture`, and a ResNet would be built.
     """
-    from edgeexport.torchvision_ops import ensure_torchvision
+    from edgeexport.modeling.torchvision_operators import ensure_torchvision
 
     if importlib.util.find_spec("timm") is None:
         raise UsageError("EdgeTAM needs timm, which holds its backbone: pip install 'edgeexport[edgetam]'.")

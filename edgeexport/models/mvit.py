@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from torch import nn
 
-from edgeexport import video
-from edgeexport.inputs import Photo
 from edgeexport.method import Dim, Input, Method, Model, Output, Pipeline, Source, Tolerance, Weights
-from edgeexport.weights import load_module
+from edgeexport.modeling.weights import load_module
+from edgeexport.pipelines import video
+from edgeexport.samplers import Photo
 
 VARIANTS = {
     "mvit-v1-b": {"summary": "MViT v1 base 16x4, video classification, 36.6 M parameters", "aliases": ("mvit",)},
@@ -40,7 +40,7 @@ def model(name: str) -> Model:
 
 
 def _labels() -> list[str]:
-    from edgeexport.torchvision_ops import ensure_torchvision
+    from edgeexport.modeling.torchvision_operators import ensure_torchvision
 
     ensure_torchvision()
     from torchvision.models import get_model_weights
@@ -50,7 +50,7 @@ def _labels() -> list[str]:
 
 def load(name: str, weights: Weights) -> tuple[nn.Module, Weights]:
     """The torchvision model with the weights asked for. Raises WeightsError."""
-    from edgeexport.torchvision_ops import ensure_torchvision
+    from edgeexport.modeling.torchvision_operators import ensure_torchvision
 
     ensure_torchvision()
     from torchvision.models import get_model

@@ -8,10 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from edgeexport import segmentation
 from edgeexport.method import Dim, Method, Model, Pipeline, Source, Tolerance, Weights
-from edgeexport.segmentation_methods import DIMS, IMAGE_SIZE, PREPARE, Neck, answer_all_masks, declare, without
-from edgeexport.weights import load_module
+from edgeexport.modeling.promptable_segmentation import DIMS, IMAGE_SIZE, PREPARE, Neck, answer_all_masks, declare, without
+from edgeexport.modeling.weights import load_module
+from edgeexport.pipelines import segmentation
 
 VARIANTS = {
     "sam2-tiny": {"summary": "SAM 2.1 Hiera tiny, promptable segmentation, 31 M parameters", "aliases": ("sam2",)},
@@ -57,7 +57,7 @@ def _repository(name: str) -> str:
 
 def config(name: str):
     """The transformers configuration of a variant."""
-    from edgeexport.torchvision_ops import ensure_torchvision
+    from edgeexport.modeling.torchvision_operators import ensure_torchvision
 
     ensure_torchvision()
     from transformers import Sam2Config, Sam2HieraDetConfig, Sam2VisionConfig

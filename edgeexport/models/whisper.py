@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from edgeexport import speech
-from edgeexport.decoding import (
+from edgeexport.method import Dim, Input, Method, Model, Output, Pipeline, Source, Tolerance, Weights
+from edgeexport.modeling.text_decoding import (
     KeyValueCache,
     OriginalText,
     Positions,
@@ -22,9 +22,9 @@ from edgeexport.decoding import (
     split_heads,
     text_methods,
 )
-from edgeexport.inputs import Chirp, OutputOf
-from edgeexport.method import Dim, Input, Method, Model, Output, Pipeline, Source, Tolerance, Weights
-from edgeexport.weights import load_module, tokenizer_file
+from edgeexport.modeling.weights import load_module, tokenizer_file
+from edgeexport.pipelines import speech
+from edgeexport.samplers import Chirp, OutputOf
 
 VARIANTS = {
     "whisper-tiny": {"summary": "Whisper tiny, speech recognition in 99 languages, 38 M parameters", "aliases": ("whisper",)},
@@ -86,7 +86,7 @@ def _prepare(name: str) -> dict:
 
 def config(name: str):
     """The transformers configuration of a variant."""
-    from edgeexport.torchvision_ops import ensure_torchvision
+    from edgeexport.modeling.torchvision_operators import ensure_torchvision
 
     ensure_torchvision()
     from transformers import WhisperConfig

@@ -10,11 +10,11 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from edgeexport import pose
 from edgeexport.errors import UsageError
-from edgeexport.inputs import Photo
 from edgeexport.method import Dim, Input, Method, Model, Output, Pipeline, Source, Tolerance, Weights
-from edgeexport.weights import load_module, state_sha256
+from edgeexport.modeling.weights import load_module, state_sha256
+from edgeexport.pipelines import pose
+from edgeexport.samplers import Photo
 
 VARIANTS = {
     "yolo11n-pose": {"summary": "YOLO11 nano, people with 17 keypoints, 2.9 M parameters, AGPL-3.0", "aliases": ("yolo11-pose",)},

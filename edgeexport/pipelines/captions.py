@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from edgeexport.errors import InputError
-from edgeexport.images import read_photo, to_tensor
 from edgeexport.method import Option
+from edgeexport.pipelines.media.photos import read_photo, to_tensor
 
 OPTIONS = (
     Option("image", "photo to caption (JPEG, PNG, ...)", "file", required=True, sample="photo"),

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from edgeexport.errors import InputError, foreign_errors
-from edgeexport.images import caption_of, read_photo, text_size, with_caption, write_png
 from edgeexport.method import Option
-from edgeexport.video import frames
+from edgeexport.pipelines.media.photos import caption_of, read_photo, text_size, with_caption, write_png
+from edgeexport.pipelines.video import frames
 
 OPTIONS = (
     Option("image", "photo to look for people in (JPEG, PNG, ...)", "file", sample="photo"),

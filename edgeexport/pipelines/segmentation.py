@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from edgeexport.errors import InputError
-from edgeexport.images import caption_of, draw_overlay, read_photo, to_tensor, write_png
 from edgeexport.method import Option
+from edgeexport.pipelines.media.photos import caption_of, draw_overlay, read_photo, to_tensor, write_png
 
 OPTIONS = (
     Option("image", "photo to segment (JPEG, PNG, ...)", "file", required=True, sample="photo"),

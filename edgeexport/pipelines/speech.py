@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from edgeexport.audio import read_sound
 from edgeexport.errors import InputError
 from edgeexport.method import Option
+from edgeexport.pipelines.media.sounds import read_sound
 
 if TYPE_CHECKING:
     import torch

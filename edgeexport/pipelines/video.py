@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from edgeexport.errors import InputError, UsageError
-from edgeexport.images import read_photo, to_tensor
 from edgeexport.method import Option
+from edgeexport.pipelines.media.photos import read_photo, to_tensor
 
 OPTIONS = (
     Option("video", "video file (needs the extra [video]), or a folder of frames in the order of their names", "file", required=True, sample="frames"),

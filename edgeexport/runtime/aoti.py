@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-from edgeexport.artifact import Artifact
-from edgeexport.cpu_isa import cpu_flags
+from edgeexport.artifact.folder import Artifact
 from edgeexport.errors import ArtifactError, RuntimeFault
+from edgeexport.runtime.cpu_isa import cpu_flags
 
 
 class Engine:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edgeexport.cpu_isa import cpu_flags
 from edgeexport.errors import UnknownName, UsageError
+from edgeexport.runtime.cpu_isa import cpu_flags
 
-FOLDERS = (Path(__file__).parent.parent / "boards", Path(sysconfig.get_path("data")) / "share" / "edgeexport" / "boards")
+FOLDERS = (Path(__file__).parents[2] / "boards", Path(sysconfig.get_path("data")) / "share" / "edgeexport" / "boards")
 """Of a checkout, and of an installed package."""
 
 HOST = "host"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgeexport.artifact import Artifact
+from edgeexport.artifact.folder import Artifact
 from edgeexport.errors import RuntimeFault, UsageError
 
 if TYPE_CHECKING:

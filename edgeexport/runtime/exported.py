@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from edgeexport.artifact import PROGRAMS, Artifact
+from edgeexport.artifact.exported_programs import load_programs
+from edgeexport.artifact.folder import PROGRAMS, Artifact
+from edgeexport.artifact.program_state import lift_state
 from edgeexport.errors import RuntimeFault
-from edgeexport.programs import load_programs
 from edgeexport.runtime import aoti
-from edgeexport.state import lift_state
 
 
 class Engine:

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from edgeexport.artifact import Artifact
-from edgeexport.boards import board as board_of
+from edgeexport.artifact.folder import Artifact
 from edgeexport.errors import RuntimeFault
+from edgeexport.runtime.boards import board as board_of
 from edgeexport.runtime.runner import runner_command
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from edgeexport.artifact import Artifact, dims_of, input_from_json, open_artifact
+from edgeexport.artifact.folder import Artifact, dims_of, input_from_json, open_artifact
 from edgeexport.errors import InputError, RuntimeFault, UnknownName, UsageError
 
 if TYPE_CHECKING:

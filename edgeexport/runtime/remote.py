@@ -19,8 +19,8 @@ from shlex import quote
 from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
-from edgeexport.boards import Board
 from edgeexport.errors import RuntimeFault, UsageError
+from edgeexport.runtime.boards import Board
 from edgeexport.runtime.runner import NAME, runner_files, tool
 
 CONNECT_LIMIT_S = 10

@@ -18,8 +18,8 @@ from collections.abc import Callable
 from importlib import metadata, resources
 from pathlib import Path
 
-from edgeexport.boards import Board, board
 from edgeexport.errors import RuntimeFault, UsageError
+from edgeexport.runtime.boards import Board, board
 
 NAME = "edgeexport-runner"
 COUNTER = "instructions.so"
@@ -70,7 +70,7 @@ def _android(device: Board) -> dict[str, Path]:
     given = os.environ.get(ANDROID_RUNNER, "")
     if not given:
         raise UsageError(
-            f"The board {device.name} runs Android, for which executorch's packages have no C++ libraries. Build edgeexport/native/runner.cpp with the "
+            f"The board {device.name} runs Android, for which executorch's packages have no C++ libraries. Build edgeexport/runtime/native_runner/runner.cpp with the "
             f"Android NDK and ExecuTorch for Android, and give its path: {ANDROID_RUNNER}=/path/to/{NAME}."
         )
     runner = Path(given)
@@ -122,7 +122,7 @@ def _kept(kind: str, build: Callable[[Path], None]) -> Path:
 
 
 def _sources():
-    return resources.files("edgeexport") / "native"
+    return resources.files("edgeexport.runtime") / "native_runner"
 
 
 def _build_here(home: Path) -> None:

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgeexport import measured
-from edgeexport.artifact import Artifact, Kind, open_artifact, record, staged
+from edgeexport.artifact import validated_json
+from edgeexport.artifact.folder import Artifact, Kind, open_artifact, record, staged
 from edgeexport.errors import ArtifactError, RuntimeFault, UsageError, foreign_errors
 from edgeexport.progress import Progress
 
 if TYPE_CHECKING:
-    from edgeexport.program_file import Weight
+    from edgeexport.artifact.pte_segments import Weight
 
 MANIFEST, NOTICE = "download.json", "NOTICE"
 DELIVERY = Kind("a delivery", MANIFEST)
@@ -52,7 +52,7 @@ def deliver(
 
     Raises UsageError and its kin for what no app should have, RuntimeFault when an answer differs; nothing half-written is left.
     """
-    from edgeexport.mobile import refuse_inside, refuse_unready
+    from edgeexport.ship.mobile import refuse_inside, refuse_unready
 
     progress, out = progress or Progress(), Path(out)
     opened = _opened(artifacts)
@@ -78,7 +78,7 @@ def open_delivery(path: str | Path) -> Delivery:
     folder = Path(path)
     if not (folder / MANIFEST).is_file():
         raise ArtifactError(f"{path} is not a delivery: it has no {MANIFEST}. Give the folder that `edgeexport deliver` wrote.")
-    manifest = measured.read(folder / MANIFEST, "delivery")
+    manifest = validated_json.read(folder / MANIFEST, "delivery")
     changed = [name for name, facts in manifest["files"].items() if not (folder / name).is_file() or record(folder / name) != facts]
     if changed:
         raise ArtifactError(f"{path} is damaged: {', '.join(changed)} is missing or was changed. Copy it again.")
@@ -109,8 +109,8 @@ def _copied(opened: Mapping[str, Artifact], folder: Path) -> dict[str, tuple[Pat
 
 def _split(opened: Mapping[str, Artifact], folder: Path) -> dict[str, tuple[Path, ...]]:
     """Write programs without weights, and a data file for each set of programs that share some; the files of each, the program first."""
-    from edgeexport.program_file import ProgramFile, write_data_file
-    from edgeexport.split import take_weights
+    from edgeexport.artifact.detached_weights import take_weights
+    from edgeexport.artifact.pte_segments import ProgramFile, write_data_file
 
     parts: dict[str, list[Path]] = {}
     taken: dict[str, dict[str, Weight]] = {}
@@ -164,9 +164,9 @@ def _verify(artifact: Artifact, parts: tuple[Path, ...]) -> int:
     """Call each method at its least and its greatest case, whole and from `parts`; how many calls were equal, to the last bit. Raises RuntimeFault."""
     import torch
 
-    from edgeexport.checks.numerics import GoldenAnswers, case_label
-    from edgeexport.checks.runners import answer
     from edgeexport.runtime.program import Program
+    from edgeexport.verify.checks.numerics import GoldenAnswers, case_label
+    from edgeexport.verify.checks.runners import answer
 
     runtime = "native" if len(parts) > 2 else "executorch"  # Python's bindings take one data file
     apart, together = (Program(each, runtime=runtime) for each in (replace(artifact, apart=parts), artifact))
@@ -200,7 +200,7 @@ def _entry(artifact: Artifact, parts: tuple[Path, ...], calls: int, folder: Path
 
 
 def _write_notice(artifacts: Iterable[Artifact], folder: Path) -> None:
-    from edgeexport.mobile.notice import notice
+    from edgeexport.ship.mobile.notice import notice
 
     texts = [notice(artifact.manifest, f"{RUNTIME} {artifact.manifest['versions']['executorch']}") for artifact in artifacts]
     (folder / NOTICE).write_text(f"\n\n{'=' * 72}\n\n".join(texts), encoding="utf-8")
@@ -209,5 +209,5 @@ def _write_notice(artifacts: Iterable[Artifact], folder: Path) -> None:
 def _manifest(programs: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Write MANIFEST: nothing in it depends on when or where it was written."""
     manifest = {"format": 1, "kind": "delivery", "programs": programs, "files": {file.name: record(file) for file in sorted(folder.iterdir())}}
-    measured.write(folder / MANIFEST, manifest, "delivery")
+    validated_json.write(folder / MANIFEST, manifest, "delivery")
     return manifest

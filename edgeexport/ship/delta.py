@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edgeexport import delivery
-from edgeexport.artifact import Artifact, open_artifact
+from edgeexport.artifact.folder import Artifact, open_artifact
+from edgeexport.artifact.pte import read_weights
 from edgeexport.errors import ArtifactError, UsageError
-from edgeexport.mobile import RECORD, damaged
-from edgeexport.runtime.pte import read_weights
+from edgeexport.ship import delivery
+from edgeexport.ship.mobile import RECORD, damaged
 
 WEIGHTS = (".pte", ".ptd")
 """Files that hold weights."""
@@ -115,5 +115,5 @@ def _package(folder: Path) -> _Version:
         raise ArtifactError(f"{folder / RECORD} is damaged ({type(error).__name__}: {error}). Package the artifact again.") from error
     if changed:
         raise ArtifactError(f"{folder} is not as it was written: {', '.join(changed[:5])}. A delta is told of whole packages: package the artifact again.")
-    tests = importlib.import_module(f"edgeexport.mobile.platforms.{platform}").GOLDEN
+    tests = importlib.import_module(f"edgeexport.ship.mobile.platforms.{platform}").GOLDEN
     return _Version(f"a package for {platform}", folder, {name: file for name, file in files.items() if tests not in Path(name).parents})

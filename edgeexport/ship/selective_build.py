@@ -11,12 +11,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgeexport.artifact import Artifact, open_artifacts
+from edgeexport.artifact.folder import Artifact, open_artifacts
+from edgeexport.artifact.pte import is_program
+from edgeexport.artifact.pte_contents import read_contents
 from edgeexport.errors import ArtifactError, UsageError
-from edgeexport.runtime.contents import read_contents
 from edgeexport.runtime.kernel_code import CORE, KERNELS, kernel_code_bytes
 from edgeexport.runtime.library import read_libraries
-from edgeexport.runtime.pte import is_program
 
 ANY_KERNEL = "default"
 """The kernel key of an operator whose dtypes are not known, as ExecuTorch names it."""

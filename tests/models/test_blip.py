@@ -4,13 +4,13 @@ import pytest
 import torch
 
 from edgeexport.method import Dim
+from edgeexport.modeling.weights import randomize
 from edgeexport.models import blip
-from edgeexport.weights import randomize
 
 
 @pytest.fixture(scope="module")
 def small():
-    from edgeexport.torchvision_ops import ensure_torchvision
+    from edgeexport.modeling.torchvision_operators import ensure_torchvision
 
     ensure_torchvision()
     from transformers import BlipConfig, BlipForConditionalGeneration

@@ -6,10 +6,10 @@ from PIL import Image
 from skimage import data
 
 from edgeexport.errors import UsageError, WeightsError
-from edgeexport.images import to_tensor
 from edgeexport.method import Weights
+from edgeexport.modeling.promptable_segmentation import IMAGE_SIZE, MEAN, STD, OriginalEncoder
 from edgeexport.models import edgetam
-from edgeexport.segmentation_methods import IMAGE_SIZE, MEAN, STD, OriginalEncoder
+from edgeexport.pipelines.media.photos import to_tensor
 
 
 @pytest.fixture(scope="module")

@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from edgeexport.capture import capture
-from edgeexport.inputs import Normal
+from edgeexport.compiler.capture import capture
+from edgeexport.compiler.recipes.xnnpack import recipe
+from edgeexport.compiler.rewrite import run_passes
 from edgeexport.method import Dim, Input, Method, Output
-from edgeexport.recipes.xnnpack import recipe
-from edgeexport.rewrite import run_passes
-from edgeexport.torchvision_ops import ensure_torchvision
-from edgeexport.weights import randomize
+from edgeexport.modeling.torchvision_operators import ensure_torchvision
+from edgeexport.modeling.weights import randomize
+from edgeexport.samplers import Normal
 
 ensure_torchvision()
 from torchvision.models.video.mvit import MSBlockConfig, MViT  # noqa: E402

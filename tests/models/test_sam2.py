@@ -5,13 +5,13 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from edgeexport import segmentation_methods
-from edgeexport.capture import capture
+from edgeexport.compiler.capture import capture
 from edgeexport.errors import CaptureError, WeightsError
-from edgeexport.inputs import Choice, Normal, Uniform
 from edgeexport.method import Dim, Input, Method, Output, Weights
+from edgeexport.modeling import promptable_segmentation
 from edgeexport.models import sam2
-from edgeexport.segmentation import choose
+from edgeexport.pipelines.segmentation import choose
+from edgeexport.samplers import Choice, Normal, Uniform
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def test_choosing_a_mask_is_what_transformers_does(features):
 
     torch.manual_seed(0)
     original = Sam2Model(sam2.config("sam2-tiny")).eval()
-    hooked = segmentation_methods.MaskDecoder(_hooked(original))
+    hooked = promptable_segmentation.MaskDecoder(_hooked(original))
     points, labels = torch.tensor([[[300.0, 500.0]]]), torch.ones(1, 1, dtype=torch.int32)
     with torch.no_grad():
         masks, scores, _ = hooked(*features, points, labels, torch.zeros(1, 1, 256, 256), torch.zeros(1))
@@ -60,7 +60,7 @@ class PromptsOnly(nn.Module):
 
     def __init__(self, loaded, features):
         super().__init__()
-        self.decoder = segmentation_methods.MaskDecoder(loaded)
+        self.decoder = promptable_segmentation.MaskDecoder(loaded)
         self.features = features
 
     def forward(self, points, labels, mask_input, has_mask):

@@ -5,10 +5,10 @@ import torch
 from safetensors.torch import save_file
 
 from edgeexport.errors import WeightsError
-from edgeexport.inputs import Chirp
 from edgeexport.method import Dim, Weights
+from edgeexport.modeling.weights import randomize
 from edgeexport.models import whisper
-from edgeexport.weights import randomize
+from edgeexport.samplers import Chirp
 
 
 @pytest.fixture(scope="module")

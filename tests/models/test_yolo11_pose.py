@@ -8,14 +8,14 @@ import sys
 import pytest
 import torch
 
-from edgeexport.capture import capture
+from edgeexport.compiler.capture import capture
+from edgeexport.compiler.recipes.xnnpack import recipe
+from edgeexport.compiler.rewrite import run_passes
 from edgeexport.errors import UsageError, WeightsError
-from edgeexport.inputs import Uniform
 from edgeexport.method import Dim, Input, Method, Output, Weights
+from edgeexport.modeling.weights import randomize
 from edgeexport.models import yolo11_pose as yolo
-from edgeexport.recipes.xnnpack import recipe
-from edgeexport.rewrite import run_passes
-from edgeexport.weights import randomize
+from edgeexport.samplers import Uniform
 
 SIZE = 64
 SMALL = {  # the blocks of the real one (but C3k, which is more convolutions), two strides in place of three

@@ -6,11 +6,11 @@ import torch.nn.functional as F
 from programs import captured, error, operators, rewritten
 from torch import nn
 
-from edgeexport.passes.decompose_attention import decompose_attention
-from edgeexport.passes.decompose_layer_norm import decompose_layer_norm
-from edgeexport.passes.matmul_as_bmm import matmul_as_bmm
-from edgeexport.passes.simplify_layout import simplify_layout
-from edgeexport.passes.split_linear import split_linear
+from edgeexport.compiler.passes.decompose_attention import decompose_attention
+from edgeexport.compiler.passes.decompose_layer_norm import decompose_layer_norm
+from edgeexport.compiler.passes.matmul_as_bmm import matmul_as_bmm
+from edgeexport.compiler.passes.simplify_layout import simplify_layout
+from edgeexport.compiler.passes.split_linear import split_linear
 
 BATCH = {0: torch.export.Dim("b", min=1, max=16)}
 

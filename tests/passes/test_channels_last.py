@@ -4,7 +4,7 @@ import torch
 from programs import captured, error, operators, rewritten
 from torch import nn
 
-from edgeexport.passes.channels_last import channels_last
+from edgeexport.compiler.passes.channels_last import channels_last
 
 
 class Joined(nn.Module):

@@ -4,9 +4,9 @@ import torch
 from programs import captured, error, operators, rewritten
 from torch import nn
 
-from edgeexport.passes.fold_constants import fold_constants
-from edgeexport.passes.simplify_layout import simplify_layout
-from edgeexport.passes.strip_assertions import strip_assertions
+from edgeexport.compiler.passes.fold_constants import fold_constants
+from edgeexport.compiler.passes.simplify_layout import simplify_layout
+from edgeexport.compiler.passes.strip_assertions import strip_assertions
 
 
 class Casts(nn.Module):

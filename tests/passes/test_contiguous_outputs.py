@@ -5,8 +5,8 @@ import torch
 from programs import captured, error, operators, rewritten
 from torch import nn
 
-from edgeexport.passes.contiguous_outputs import contiguous_outputs
-from edgeexport.passes.simplify_layout import simplify_layout
+from edgeexport.compiler.passes.contiguous_outputs import contiguous_outputs
+from edgeexport.compiler.passes.simplify_layout import simplify_layout
 
 
 class Heads(nn.Module):

@@ -5,10 +5,10 @@ import torch
 from programs import captured, error, operators, rewritten
 from torch import nn
 
-from edgeexport.passes.conv3d_as_conv2d import conv3d_as_conv2d
-from edgeexport.passes.conv_transpose_as_linear import conv_transpose_as_linear
-from edgeexport.passes.max_pool3d_as_max_pool2d import max_pool3d_as_max_pool2d
-from edgeexport.passes.merge_pointwise import merge_pointwise
+from edgeexport.compiler.passes.conv3d_as_conv2d import conv3d_as_conv2d
+from edgeexport.compiler.passes.conv_transpose_as_linear import conv_transpose_as_linear
+from edgeexport.compiler.passes.max_pool3d_as_max_pool2d import max_pool3d_as_max_pool2d
+from edgeexport.compiler.passes.merge_pointwise import merge_pointwise
 
 BATCH = {0: torch.export.Dim("b", min=1, max=16)}
 
@@ -73,7 +73,7 @@ def test_transposes_around_a_convolution_are_folded():
     from executorch.exir import to_edge_transform_and_lower
     from executorch.runtime import Runtime
 
-    from edgeexport.passes.fold_transposes import folded_transposes
+    from edgeexport.compiler.passes.fold_transposes import folded_transposes
 
     class ChannelsLast(nn.Module):
         def __init__(self):

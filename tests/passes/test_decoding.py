@@ -4,10 +4,10 @@ import torch
 from programs import captured, error, operators, rewritten
 from torch import nn
 
-from edgeexport.passes.decompose_layer_norm import decompose_layer_norm
-from edgeexport.passes.matmul_as_bmm import matmul_as_bmm
-from edgeexport.passes.simplify_layout import simplify_layout
-from edgeexport.passes.vector_bmm_as_left import vector_bmm_as_left
+from edgeexport.compiler.passes.decompose_layer_norm import decompose_layer_norm
+from edgeexport.compiler.passes.matmul_as_bmm import matmul_as_bmm
+from edgeexport.compiler.passes.simplify_layout import simplify_layout
+from edgeexport.compiler.passes.vector_bmm_as_left import vector_bmm_as_left
 
 
 class Scores(nn.Module):

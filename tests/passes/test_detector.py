@@ -5,12 +5,12 @@ import torch
 from programs import captured, error, operators, rewritten
 from torch import nn
 
-from edgeexport.passes.decompose_upsample import decompose_upsample
-from edgeexport.passes.merge_slices import merge_slices
-from edgeexport.passes.simplify_layout import simplify_layout
-from edgeexport.passes.softmax_over_last import softmax_over_last
-from edgeexport.passes.split_as_slice import split_as_slice
-from edgeexport.passes.upsample_late import upsample_late
+from edgeexport.compiler.passes.decompose_upsample import decompose_upsample
+from edgeexport.compiler.passes.merge_slices import merge_slices
+from edgeexport.compiler.passes.simplify_layout import simplify_layout
+from edgeexport.compiler.passes.softmax_over_last import softmax_over_last
+from edgeexport.compiler.passes.split_as_slice import split_as_slice
+from edgeexport.compiler.passes.upsample_late import upsample_late
 
 BATCH = {0: torch.export.Dim("b", min=1, max=16)}
 SIZES = (1, 2, 7, 16)
@@ -195,8 +195,8 @@ def test_all_of_it_is_one_delegate_with_a_dynamic_batch(tmp_path):
     from executorch.exir import to_edge_transform_and_lower
     from executorch.runtime import Runtime
 
-    from edgeexport.recipes.xnnpack import recipe
-    from edgeexport.rewrite import run_passes
+    from edgeexport.compiler.recipes.xnnpack import recipe
+    from edgeexport.compiler.rewrite import run_passes
 
     class Neck(nn.Module):
         def __init__(self):

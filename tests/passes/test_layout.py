@@ -5,10 +5,10 @@ import torch
 from programs import captured, error, operators, rewritten
 from torch import nn
 
-from edgeexport.passes.merge_layout import merge_layout
-from edgeexport.passes.select_as_slice import select_as_slice
-from edgeexport.passes.simplify_layout import simplify_layout
-from edgeexport.passes.slice_early import slice_early
+from edgeexport.compiler.passes.merge_layout import merge_layout
+from edgeexport.compiler.passes.select_as_slice import select_as_slice
+from edgeexport.compiler.passes.simplify_layout import simplify_layout
+from edgeexport.compiler.passes.slice_early import slice_early
 
 BATCH = {0: torch.export.Dim("b", min=1, max=16)}
 
@@ -129,8 +129,8 @@ def test_select_becomes_slice_and_integers_stay():
 def test_infer_view_dimension_keeps_a_dynamic_batch_in_one_delegate():
     from executorch.exir import to_edge_transform_and_lower
 
-    from edgeexport.passes.infer_view_dimension import InferViewDimension
-    from edgeexport.recipes.xnnpack import DynamicPartitioner
+    from edgeexport.compiler.passes.infer_view_dimension import InferViewDimension
+    from edgeexport.compiler.recipes.xnnpack import DynamicPartitioner
 
     class Heads(nn.Module):
         def __init__(self):
@@ -157,7 +157,7 @@ def test_broadcasts_of_rank_eight_are_merged():
         def forward(self, a, b):
             return a[:, :, :, :, None, :, None] + b[:, :, :, :, None, None, :] + 1.0
 
-    from edgeexport.passes.lower_rank import lower_rank
+    from edgeexport.compiler.passes.lower_rank import lower_rank
 
     module, a, b = RelativePosition(), torch.randn(2, 3, 4, 5, 6), torch.randn(2, 3, 4, 5, 7)
     program, changes = rewritten(captured(module, a, b), lower_rank)
@@ -171,7 +171,7 @@ def test_rank_six_is_left_alone():
         def forward(self, a):
             return a + a.sum(0, keepdim=True)
 
-    from edgeexport.passes.lower_rank import lower_rank
+    from edgeexport.compiler.passes.lower_rank import lower_rank
 
     assert rewritten(captured(Add(), torch.randn(1, 2, 3, 1, 2, 2)), lower_rank)[1] == 0
 
@@ -184,7 +184,7 @@ def test_updating_a_slice_becomes_a_concatenation(index):
             y[:, index] += 1.0
             return y
 
-    from edgeexport.passes.scatter_as_cat import scatter_as_cat
+    from edgeexport.compiler.passes.scatter_as_cat import scatter_as_cat
 
     module, x = Update(), torch.randn(2, 5, 3)
     program, _ = rewritten(captured(module, x), scatter_as_cat)
@@ -210,7 +210,7 @@ def test_an_unsqueeze_of_two_dynamic_sizes_is_left_to_the_runtime(tmp_path):
     """Upstream's partitioner takes it, and lowering then ends with an error."""
     from executorch.runtime import Runtime
 
-    from edgeexport.recipes.xnnpack import recipe
+    from edgeexport.compiler.recipes.xnnpack import recipe
 
     class Labels(nn.Module):
         def forward(self, x):

@@ -5,9 +5,9 @@ import torch
 from programs import captured, error, operators, rewritten
 from torch import nn
 
-from edgeexport.passes.fold_scale import fold_scale
-from edgeexport.passes.matmul_as_bmm import matmul_as_bmm
-from edgeexport.passes.simplify_layout import simplify_layout
+from edgeexport.compiler.passes.fold_scale import fold_scale
+from edgeexport.compiler.passes.matmul_as_bmm import matmul_as_bmm
+from edgeexport.compiler.passes.simplify_layout import simplify_layout
 
 BEFORE = (simplify_layout, matmul_as_bmm)
 

@@ -7,7 +7,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from edgeexport.rewrite import Editor, PassResult, aten, shape_of
+from edgeexport.compiler.rewrite import Editor, PassResult, aten, shape_of
 
 _CHANNELS_LAST = WeakTensorKeyDictionary()
 """A weight's copy in this format, which all methods that use the weight share: a package stores it once."""

@@ -8,8 +8,8 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
-from edgeexport.guards import no_backend_guards
-from edgeexport.rewrite import Editor, PassResult, aten
+from edgeexport.compiler.backend_guards import no_backend_guards
+from edgeexport.compiler.rewrite import Editor, PassResult, aten
 
 
 def contiguous_outputs(program: ExportedProgram) -> PassResult:

@@ -6,7 +6,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from edgeexport.rewrite import Editor, PassResult, aten, is_symbolic, shape_of
+from edgeexport.compiler.rewrite import Editor, PassResult, aten, is_symbolic, shape_of
 
 
 def conv3d_as_conv2d(program: ExportedProgram) -> PassResult:

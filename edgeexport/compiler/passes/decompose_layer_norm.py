@@ -6,7 +6,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from edgeexport.rewrite import Editor, PassResult, aten
+from edgeexport.compiler.rewrite import Editor, PassResult, aten
 
 
 def decompose_layer_norm(program: ExportedProgram) -> PassResult:

@@ -6,7 +6,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from edgeexport.rewrite import Editor, PassResult, aten
+from edgeexport.compiler.rewrite import Editor, PassResult, aten
 
 GROWTH_LIMIT_BYTES = 4 << 20
 """A folded constant may be this large however small its sources are; past it, it may not exceed them.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from edgeexport.rewrite import Editor, PassResult, aten, only_user
+from edgeexport.compiler.rewrite import Editor, PassResult, aten, only_user
 
 _LAYOUT = (aten.reshape.default, aten.permute.default)
 _PRODUCTS = (aten.bmm.default, aten.matmul.default)

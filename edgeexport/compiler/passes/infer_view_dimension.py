@@ -7,7 +7,7 @@ from executorch.exir.dialects._ops import ops as exir_ops
 from executorch.exir.pass_base import ExportPass
 from executorch.exir.pass_base import PassResult as EdgePassResult
 
-from edgeexport.rewrite import is_symbolic, same_shape
+from edgeexport.compiler.rewrite import is_symbolic, same_shape
 
 edge = exir_ops.edge.aten
 

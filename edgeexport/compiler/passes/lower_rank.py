@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from edgeexport.rewrite import Editor, PassResult, aten, is_symbolic, product, shape_of
+from edgeexport.compiler.rewrite import Editor, PassResult, aten, is_symbolic, product, shape_of
 
 MAX_RANK = 6
 """XNN_MAX_TENSOR_DIMS. The partitioner does not look: a delegate with more lowers, and does not load."""

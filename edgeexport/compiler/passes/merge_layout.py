@@ -8,9 +8,9 @@ import sympy
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from edgeexport.passes.lower_rank import MAX_RANK
-from edgeexport.passes.simplify_layout import VIEWS, permutation
-from edgeexport.rewrite import Editor, PassResult, aten, is_symbolic, shape_of
+from edgeexport.compiler.passes.lower_rank import MAX_RANK
+from edgeexport.compiler.passes.simplify_layout import VIEWS, permutation
+from edgeexport.compiler.rewrite import Editor, PassResult, aten, is_symbolic, shape_of
 
 
 def merge_layout(program: ExportedProgram) -> PassResult:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from edgeexport.rewrite import Editor, PassResult, aten, only_user
+from edgeexport.compiler.rewrite import Editor, PassResult, aten, only_user
 
 
 def merge_pointwise(program: ExportedProgram) -> PassResult:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch.export import ExportedProgram
 
-from edgeexport.rewrite import Editor, PassResult, aten, is_symbolic, shape_of
+from edgeexport.compiler.rewrite import Editor, PassResult, aten, is_symbolic, shape_of
 
 
 def scatter_as_cat(program: ExportedProgram) -> PassResult:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from edgeexport.passes.simplify_layout import permutation
-from edgeexport.rewrite import Editor, PassResult, aten, is_symbolic, shape_of
+from edgeexport.compiler.passes.simplify_layout import permutation
+from edgeexport.compiler.rewrite import Editor, PassResult, aten, is_symbolic, shape_of
 
 _UNARY = (
     aten.gelu.default, aten.relu.default, aten.sigmoid.default, aten.tanh.default, aten.rsqrt.default, aten.silu.default,

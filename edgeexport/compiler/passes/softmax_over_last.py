@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch.export import ExportedProgram
 
-from edgeexport.rewrite import Editor, PassResult, aten, shape_of
+from edgeexport.compiler.rewrite import Editor, PassResult, aten, shape_of
 
 
 def softmax_over_last(program: ExportedProgram) -> PassResult:

@@ -7,7 +7,7 @@ import operator
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from edgeexport.rewrite import Editor, PassResult, aten, is_symbolic, only_user, product, shape_of
+from edgeexport.compiler.rewrite import Editor, PassResult, aten, is_symbolic, only_user, product, shape_of
 
 
 def split_linear(program: ExportedProgram) -> PassResult:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch.export import ExportedProgram
 
-from edgeexport.rewrite import Editor, PassResult, aten
+from edgeexport.compiler.rewrite import Editor, PassResult, aten
 
 
 def strip_assertions(program: ExportedProgram) -> PassResult:

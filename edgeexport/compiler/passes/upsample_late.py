@@ -6,9 +6,9 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from edgeexport.passes.decompose_upsample import UPSAMPLES, factors
-from edgeexport.passes.merge_pointwise import is_pointwise
-from edgeexport.rewrite import Editor, PassResult, aten, is_symbolic, only_user, shape_of
+from edgeexport.compiler.passes.decompose_upsample import UPSAMPLES, factors
+from edgeexport.compiler.passes.merge_pointwise import is_pointwise
+from edgeexport.compiler.rewrite import Editor, PassResult, aten, is_symbolic, only_user, shape_of
 
 
 def upsample_late(program: ExportedProgram) -> PassResult:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from edgeexport.compile_server import ServerRecipe
-from edgeexport.cpu_isa import cpu_isa as level
+from edgeexport.compiler.passes.channels_last import channels_last
+from edgeexport.compiler.passes.contiguous_outputs import contiguous_outputs
+from edgeexport.compiler.passes.fold_constants import fold_constants
+from edgeexport.compiler.passes.merge_pointwise import merge_pointwise
+from edgeexport.compiler.passes.simplify_layout import simplify_layout
+from edgeexport.compiler.passes.slice_early import slice_early
+from edgeexport.compiler.passes.strip_assertions import strip_assertions
+from edgeexport.compiler.server_compilation import ServerRecipe
 from edgeexport.errors import UsageError
-from edgeexport.passes.channels_last import channels_last
-from edgeexport.passes.contiguous_outputs import contiguous_outputs
-from edgeexport.passes.fold_constants import fold_constants
-from edgeexport.passes.merge_pointwise import merge_pointwise
-from edgeexport.passes.simplify_layout import simplify_layout
-from edgeexport.passes.slice_early import slice_early
-from edgeexport.passes.strip_assertions import strip_assertions
+from edgeexport.runtime.cpu_isa import cpu_isa as level
 
 SUMMARY = "AOTInductor .pt2 for servers (x86-64 CPUs, CUDA)"
 PRECISIONS = ("fp32",)

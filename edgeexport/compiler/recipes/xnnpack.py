@@ -11,32 +11,32 @@ from executorch.backends.xnnpack.partition.config import ALL_PARTITIONER_CONFIGS
 from executorch.backends.xnnpack.partition.config.generic_node_configs import CatConfig, SliceCopyConfig
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 
-from edgeexport.lower import EdgeRecipe
-from edgeexport.passes.conv3d_as_conv2d import conv3d_as_conv2d
-from edgeexport.passes.conv_transpose_as_linear import conv_transpose_as_linear
-from edgeexport.passes.decompose_attention import decompose_attention
-from edgeexport.passes.decompose_layer_norm import decompose_layer_norm
-from edgeexport.passes.decompose_upsample import decompose_upsample
-from edgeexport.passes.fold_constants import fold_constants
-from edgeexport.passes.fold_scale import fold_scale
-from edgeexport.passes.fold_transposes import folded_transposes
-from edgeexport.passes.infer_view_dimension import InferViewDimension
-from edgeexport.passes.lower_rank import MAX_RANK, lower_rank
-from edgeexport.passes.matmul_as_bmm import matmul_as_bmm
-from edgeexport.passes.max_pool3d_as_max_pool2d import max_pool3d_as_max_pool2d
-from edgeexport.passes.merge_layout import merge_layout
-from edgeexport.passes.merge_pointwise import merge_pointwise
-from edgeexport.passes.merge_slices import merge_slices
-from edgeexport.passes.scatter_as_cat import scatter_as_cat
-from edgeexport.passes.select_as_slice import select_as_slice
-from edgeexport.passes.simplify_layout import simplify_layout
-from edgeexport.passes.slice_early import slice_early
-from edgeexport.passes.softmax_over_last import softmax_over_last
-from edgeexport.passes.split_as_slice import split_as_slice
-from edgeexport.passes.split_linear import split_linear
-from edgeexport.passes.strip_assertions import strip_assertions
-from edgeexport.passes.upsample_late import upsample_late
-from edgeexport.passes.vector_bmm_as_left import vector_bmm_as_left
+from edgeexport.compiler.edge_lowering import EdgeRecipe
+from edgeexport.compiler.passes.conv3d_as_conv2d import conv3d_as_conv2d
+from edgeexport.compiler.passes.conv_transpose_as_linear import conv_transpose_as_linear
+from edgeexport.compiler.passes.decompose_attention import decompose_attention
+from edgeexport.compiler.passes.decompose_layer_norm import decompose_layer_norm
+from edgeexport.compiler.passes.decompose_upsample import decompose_upsample
+from edgeexport.compiler.passes.fold_constants import fold_constants
+from edgeexport.compiler.passes.fold_scale import fold_scale
+from edgeexport.compiler.passes.fold_transposes import folded_transposes
+from edgeexport.compiler.passes.infer_view_dimension import InferViewDimension
+from edgeexport.compiler.passes.lower_rank import MAX_RANK, lower_rank
+from edgeexport.compiler.passes.matmul_as_bmm import matmul_as_bmm
+from edgeexport.compiler.passes.max_pool3d_as_max_pool2d import max_pool3d_as_max_pool2d
+from edgeexport.compiler.passes.merge_layout import merge_layout
+from edgeexport.compiler.passes.merge_pointwise import merge_pointwise
+from edgeexport.compiler.passes.merge_slices import merge_slices
+from edgeexport.compiler.passes.scatter_as_cat import scatter_as_cat
+from edgeexport.compiler.passes.select_as_slice import select_as_slice
+from edgeexport.compiler.passes.simplify_layout import simplify_layout
+from edgeexport.compiler.passes.slice_early import slice_early
+from edgeexport.compiler.passes.softmax_over_last import softmax_over_last
+from edgeexport.compiler.passes.split_as_slice import split_as_slice
+from edgeexport.compiler.passes.split_linear import split_linear
+from edgeexport.compiler.passes.strip_assertions import strip_assertions
+from edgeexport.compiler.passes.upsample_late import upsample_late
+from edgeexport.compiler.passes.vector_bmm_as_left import vector_bmm_as_left
 
 SUMMARY = "ExecuTorch .pte on XNNPACK (Arm and x86 CPUs)"
 PRECISIONS = ("fp32",)

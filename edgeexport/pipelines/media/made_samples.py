@@ -72,7 +72,7 @@ def _pixels(width: int, height: int):
     """A photograph as [3,height,width] in 0..1."""
     import torch
 
-    from edgeexport.inputs import Photo
+    from edgeexport.samplers import Photo
 
     return Photo((0.0,) * 3, (1.0,) * 3).draw((1, 3, height, width), torch.float32, 2, {}, {})[0]
 
@@ -89,7 +89,7 @@ def _sound(folder: Path, sizes: Sizes) -> str:
 
     import torch
 
-    from edgeexport.inputs import Chirp
+    from edgeexport.samplers import Chirp
 
     rate_hz = 16_000
     samples = Chirp(rate_hz).draw((round(sizes.sound_s * rate_hz),), torch.float32, 5, {}, {})

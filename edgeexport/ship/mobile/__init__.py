@@ -13,8 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from edgeexport.artifact import Artifact, Kind, open_artifact, record, staged
-from edgeexport.calls import Call, calls_of
+from edgeexport.artifact.folder import Artifact, Kind, open_artifact, record, staged
+from edgeexport.artifact.signatures import Call, calls_of
 from edgeexport.errors import ArtifactError, UnknownName, UsageError, foreign_errors
 from edgeexport.progress import Progress
 
@@ -94,7 +94,7 @@ def package(
     refuse_inside(out, Path(path))
     request = replace(_request(artifact, writer, app_id, runtime_version), on_demand=on_demand)
     extras = _extras(out, writer, zipped, classes, force)
-    from edgeexport.mobile import golden
+    from edgeexport.ship.mobile import golden
 
     with staged(out, force, PACKAGE) as staging, foreign_errors(str(out)), contextlib.ExitStack() as stack:
         with progress.step("record what it answers"):
@@ -120,12 +120,12 @@ def known_platforms() -> list[str]:
 def _platform(name: str) -> ModuleType:
     if name not in known_platforms():
         raise UnknownName("platform", name, known_platforms())
-    return importlib.import_module(f"edgeexport.mobile.platforms.{name}")
+    return importlib.import_module(f"edgeexport.ship.mobile.platforms.{name}")
 
 
 def _refuse_program(artifact: Artifact, writer: ModuleType, allow_random: bool, allow_failed: bool) -> None:
     """Raise UsageError for a program that no app should have, or that the platform's runtime does not run."""
-    from edgeexport.runtime.pte import read_methods
+    from edgeexport.artifact.pte import read_methods
 
     refuse_unready(artifact, allow_random, allow_failed)
     manifest = artifact.manifest
@@ -164,7 +164,7 @@ def refuse_inside(out: Path, artifact: Path) -> None:
 
 def _request(artifact: Artifact, writer: ModuleType, app_id: str | None, runtime_version: str | None) -> Request:
     from edgeexport import catalog
-    from edgeexport.mobile.golden import pipeline_name
+    from edgeexport.ship.mobile.golden import pipeline_name
 
     manifest = artifact.manifest
     known = pipeline_name(catalog.model(manifest["model"]["asked"]))
@@ -224,7 +224,7 @@ class _Extra:
 
 def _extras(out: Path, writer: ModuleType, zipped: bool, classes: str | Path | None, force: bool) -> Sequence[_Extra]:
     """The files to make from the project. Raises UsageError and ArtifactError for those that cannot be made."""
-    from edgeexport.mobile.zipped import write_zip
+    from edgeexport.ship.mobile.zipped import write_zip
 
     extras = []
     if zipped:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from edgeexport.calls import Argument, Call, Result, identifier, type_name, with_own_state
+from edgeexport.artifact.signatures import Argument, Call, Result, identifier, type_name, with_own_state
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgeexport import catalog
-from edgeexport.artifact import Artifact, staged
-from edgeexport.audio import read_sound
-from edgeexport.checks.numerics import GoldenAnswers, case_calls
-from edgeexport.images import read_photo
+from edgeexport.artifact.folder import Artifact, staged
 from edgeexport.method import Model, Pipeline
+from edgeexport.pipelines.media.made_samples import Sizes, options_of
+from edgeexport.pipelines.media.photos import read_photo
+from edgeexport.pipelines.media.sounds import read_sound
+from edgeexport.pipelines.video import frames
 from edgeexport.runtime.program import Program, ProgramMethod
-from edgeexport.samples import Sizes, options_of
-from edgeexport.video import frames
+from edgeexport.verify.checks.numerics import GoldenAnswers, case_calls
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from edgeexport.mobile.templates import environment
+from edgeexport.ship.mobile.templates import environment
 
 
 def notice(manifest: Mapping[str, Any], runtime: str, notes: Sequence[str] = ()) -> str:

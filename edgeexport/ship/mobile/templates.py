@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
 
 def environment(**filters: Callable) -> jinja2.Environment:
-    """Templates by their path in `edgeexport/mobile/`, with these filters."""
+    """Templates by their path in `edgeexport/ship/mobile/`, with these filters."""
     import jinja2
 
     made = jinja2.Environment(
-        loader=jinja2.PackageLoader("edgeexport.mobile", "."), trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined
+        loader=jinja2.PackageLoader("edgeexport.ship.mobile", "."), trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined
     )  # fmt: skip
     made.filters.update(filters)
     return made

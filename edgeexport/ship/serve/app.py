@@ -16,9 +16,9 @@ from edgeexport import catalog
 from edgeexport.errors import EdgeExportError, InputError, RuntimeFault
 from edgeexport.method import Option, Pipeline
 from edgeexport.runtime.program import Program, open_program
-from edgeexport.serve import MAX_BODY_BYTES
-from edgeexport.serve.wire import JSON, SAFETENSORS, read_tensors, write_tensors
-from edgeexport.serve.worker import Worker
+from edgeexport.ship.serve import MAX_BODY_BYTES
+from edgeexport.ship.serve.wire import JSON, SAFETENSORS, read_tensors, write_tensors
+from edgeexport.ship.serve.worker import Worker
 
 
 class BodyTooLarge(Exception):

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgeexport.artifact import Artifact, open_artifact
+from edgeexport.artifact.folder import Artifact, open_artifact
 from edgeexport.errors import RuntimeFault, UsageError
-from edgeexport.serve import MAX_BODY_BYTES
+from edgeexport.ship.serve import MAX_BODY_BYTES
 
 NAME = "edgeexport"
 
@@ -96,7 +96,7 @@ def _application(service: Service, artifact: Artifact):
     path = str((artifact.path if service.address is None else Path(artifact.name)).resolve())
 
     def app():
-        from edgeexport.serve.app import make_app
+        from edgeexport.ship.serve.app import make_app
 
         return make_app(path, threads, batch_by_ray if service.batching else None, service.max_body_bytes)
 

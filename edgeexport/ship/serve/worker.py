@@ -10,10 +10,10 @@ from typing import Any
 
 import torch
 
-from edgeexport.checks.numerics import GoldenAnswers, case_calls
-from edgeexport.compare import Comparison
 from edgeexport.errors import InputError
 from edgeexport.runtime.program import Program, ProgramMethod
+from edgeexport.verify.checks.numerics import GoldenAnswers, case_calls
+from edgeexport.verify.compare import Comparison
 
 PIPELINES = 8
 """Pipelines that a replica has under way at once: enough that their calls meet in a batch."""

@@ -20,11 +20,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from edgeexport.artifact import Artifact, dims_of, open_artifacts, same_model
-from edgeexport.bench import against as folder
+from edgeexport.artifact.folder import Artifact, dims_of, open_artifacts, same_model
 from edgeexport.errors import InputError, RuntimeFault, UnknownName, UsageError
 from edgeexport.progress import Progress
 from edgeexport.runtime.program import Runtime, ready
+from edgeexport.verify.bench import against as folder
 
 AGAINST = tuple(sorted(module.name for module in pkgutil.iter_modules(folder.__path__)))
 """What an artifact can be measured beside; each is one file of `against/`."""
@@ -57,7 +57,7 @@ def bench(
     Each thread count has `processes` of its own, among which its rounds are shared: a runtime's pool cannot be changed once a program is loaded.
     Raises UsageError for names and sizes that are not there, RuntimeFault when a process ends before its time.
     """
-    from edgeexport.bench import figures  # NumPy takes a while to import
+    from edgeexport.verify.bench import figures  # NumPy takes a while to import
 
     progress = progress or Progress()
     artifacts = [artifact for path in paths for artifact in open_artifacts(path)]
@@ -102,7 +102,7 @@ def _where(runtime: Runtime) -> dict[str, Any]:
     """The machine that is measured: this one, or a board with its name and address. Raises UsageError, RuntimeFault."""
     if not runtime.at:
         return {"machine": machine()}
-    from edgeexport.boards import board
+    from edgeexport.runtime.boards import board
     from edgeexport.runtime.remote import Device
 
     device = board(runtime.board)
@@ -116,7 +116,7 @@ def _request(artifacts, against, baseline, sizes, methods, runner) -> dict[str, 
     for name in against:
         if name not in AGAINST:
             raise UnknownName("contender", name, AGAINST)
-        importlib.import_module(f"edgeexport.bench.against.{name}").require()
+        importlib.import_module(f"edgeexport.verify.bench.against.{name}").require()
     baseline = baseline or [*against, *names][0]
     if baseline not in (*against, *names):
         raise UnknownName("contender", baseline, [*against, *names])
@@ -156,11 +156,11 @@ def _memory_requests(artifacts: Sequence[Artifact], request: dict[str, Any], thr
 
 
 def _in_a_process(module: str, request: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """What `python -m edgeexport.bench.MODULE` answers to `request`. Raises RuntimeFault with what it was doing when it ended."""
+    """What `python -m edgeexport.verify.bench.MODULE` answers to `request`. Raises RuntimeFault with what it was doing when it ended."""
     stage, answer = folder / "stage", folder / "answer.json"
     answer.unlink(missing_ok=True)
     stage.write_text("starting")
-    command = [sys.executable, "-m", f"edgeexport.bench.{module}", json.dumps(request), str(stage), str(answer)]
+    command = [sys.executable, "-m", f"edgeexport.verify.bench.{module}", json.dumps(request), str(stage), str(answer)]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace")
     if done.returncode != 0:
         how = f"was ended by {signal.Signals(-done.returncode).name}" if done.returncode < 0 else f"ended with exit code {done.returncode}"

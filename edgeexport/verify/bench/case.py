@@ -37,6 +37,6 @@ class Case:
 
     @cached_property
     def _captured(self) -> ExportedProgram:
-        from edgeexport.capture import capture
+        from edgeexport.compiler.capture import capture
 
         return capture(self.method).program

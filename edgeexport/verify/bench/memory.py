@@ -1,4 +1,4 @@
-"""What one method takes in memory, in a process of its own: python -m edgeexport.bench.memory REQUEST STAGE ANSWER."""
+"""What one method takes in memory, in a process of its own: python -m edgeexport.verify.bench.memory REQUEST STAGE ANSWER."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from edgeexport.artifact import dims_of, input_from_json
-from edgeexport.checks.numerics import GoldenAnswers
+from edgeexport.artifact.folder import dims_of, input_from_json
 from edgeexport.method import draw
 from edgeexport.runtime.program import open_program
+from edgeexport.verify.checks.numerics import GoldenAnswers
 
 CALLS = 3
 

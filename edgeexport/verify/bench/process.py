@@ -1,4 +1,4 @@
-"""Measures in a process of its own: python -m edgeexport.bench.process REQUEST STAGE ANSWER."""
+"""Measures in a process of its own: python -m edgeexport.verify.bench.process REQUEST STAGE ANSWER."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from typing import Any, Protocol
 import torch
 
 from edgeexport import catalog
-from edgeexport.artifact import dims_of
-from edgeexport.bench.case import Case
-from edgeexport.checks.numerics import GoldenAnswers
-from edgeexport.compare import Comparison
+from edgeexport.artifact.folder import dims_of
 from edgeexport.errors import EdgeExportError, WeightsError
 from edgeexport.method import Method, Weights
 from edgeexport.runtime.program import Program, open_program
+from edgeexport.verify.bench.case import Case
+from edgeexport.verify.checks.numerics import GoldenAnswers
+from edgeexport.verify.compare import Comparison
 
 CALIBRATION = 256
 """The calibration loop multiplies square matrices of this size, some milliseconds of them, between the rounds."""
@@ -98,7 +98,7 @@ def _methods(first: Program) -> tuple[Method, ...]:
 def _contenders(case: Case, against: Sequence[str], programs: Mapping[str, Program], at: Callable[[str], object]) -> Iterator[Contender]:
     """What there is to measure, each called once. One that cannot be prepared or run is a result too, with its error."""
     wanted = None if case.state else case.method.answer(*case.inputs)
-    makers = {name: lambda name=name: _Timed(importlib.import_module(f"edgeexport.bench.against.{name}").prepare(case)) for name in against}
+    makers = {name: lambda name=name: _Timed(importlib.import_module(f"edgeexport.verify.bench.against.{name}").prepare(case)) for name in against}
     makers |= {name: lambda program=program: _loaded(program, case) for name, program in programs.items()}
     for name, prepare in makers.items():
         at(name)

@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from edgeexport.artifact import Artifact, open_artifacts
+from edgeexport.artifact.folder import Artifact, open_artifacts
 from edgeexport.errors import UnknownName
 from edgeexport.method import Finding
 from edgeexport.runtime.program import ready
@@ -53,7 +53,7 @@ def run_checks(artifact: Artifact, runtime: str | None = None, board: str = "", 
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "findings.jsonl"
         log = Path(folder) / "log"
-        command = [sys.executable, "-m", "edgeexport.checks.process", str(artifact.path), str(report), str(found), board, ",".join(methods)]
+        command = [sys.executable, "-m", "edgeexport.verify.checks.process", str(artifact.path), str(report), str(found), board, ",".join(methods)]
         with open(log, "wb") as stream:
             child = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
             try:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from edgeexport.boards import board
+from edgeexport.artifact.pte import read_methods
 from edgeexport.method import Finding
+from edgeexport.runtime.boards import board
 from edgeexport.runtime.program import Program
-from edgeexport.runtime.pte import read_methods
 
 
 def check(program: Program) -> Iterator[Finding]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from edgeexport.artifact.pt2 import read_libraries
 from edgeexport.method import Finding
 from edgeexport.runtime.program import Program
-from edgeexport.runtime.pt2 import read_libraries
 
 
 def check(program: Program) -> Iterator[Finding]:

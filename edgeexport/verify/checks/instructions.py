@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from edgeexport.checks.numerics import GoldenAnswers
-from edgeexport.checks.runners import answer
 from edgeexport.method import Finding
 from edgeexport.runtime.program import Program
+from edgeexport.verify.checks.numerics import GoldenAnswers
+from edgeexport.verify.checks.runners import answer
 
 REPEATABLE_TO = 1e-3
 """Two calls may differ by this share: 0 to 2.5e-5 was seen. A method whose work depends on what earlier calls left behind differs by more."""

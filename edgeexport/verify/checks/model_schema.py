@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from edgeexport.artifact.model_schema import METHOD
+from edgeexport.artifact.pte_contents import MethodContents, Value, read_contents
 from edgeexport.method import Finding
-from edgeexport.model_schema import METHOD
-from edgeexport.runtime.contents import MethodContents, Value, read_contents
 from edgeexport.runtime.program import Program
 
 

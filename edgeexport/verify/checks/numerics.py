@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from edgeexport.compare import METRICS, Comparison
 from edgeexport.errors import RuntimeFault
-from edgeexport.inputs import Normal, Photo, Uniform, digest
 from edgeexport.method import Finding, draw
 from edgeexport.runtime.program import Program, ProgramMethod
+from edgeexport.samplers import Normal, Photo, Uniform, digest
+from edgeexport.verify.compare import METRICS, Comparison
 
 
 def check(program: Program) -> Iterator[Finding]:

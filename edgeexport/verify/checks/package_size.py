@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from edgeexport.checks.memory import FILE_OVERHEAD_BYTES, FILE_TO_WEIGHTS
+from edgeexport.artifact.pt2 import weight_bytes
 from edgeexport.method import Finding
 from edgeexport.runtime.program import Program
-from edgeexport.runtime.pt2 import weight_bytes
+from edgeexport.verify.checks.memory import FILE_OVERHEAD_BYTES, FILE_TO_WEIGHTS
 
 
 def check(program: Program) -> Iterator[Finding]:

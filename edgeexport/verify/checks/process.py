@@ -1,4 +1,4 @@
-"""The child process of `run_checks`: python -m edgeexport.checks.process ARTIFACT REPORT RUNTIME BOARD METHOD,.."""
+"""The child process of `run_checks`: python -m edgeexport.verify.checks.process ARTIFACT REPORT RUNTIME BOARD METHOD,.."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import importlib
 import json
 import sys
 
-from edgeexport.checks import CHECKS, to_json
 from edgeexport.runtime.program import open_program
+from edgeexport.verify.checks import CHECKS, to_json
 
 
 def main(path: str, report: str, runtime: str, board: str, methods: str) -> None:
@@ -18,7 +18,7 @@ def main(path: str, report: str, runtime: str, board: str, methods: str) -> None
             if program.artifact.program_path.suffix not in kinds:
                 continue
             failed = False
-            for finding in importlib.import_module(f"edgeexport.checks.{name}").check(program):
+            for finding in importlib.import_module(f"edgeexport.verify.checks.{name}").check(program):
                 stream.write(json.dumps(to_json(finding)) + "\n")
                 stream.flush()
                 failed |= not finding.passed

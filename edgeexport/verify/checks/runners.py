@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from edgeexport.checks.numerics import GoldenAnswers, case_calls, case_label
-from edgeexport.compare import Comparison
 from edgeexport.method import Finding
 from edgeexport.runtime.program import Program
+from edgeexport.verify.checks.numerics import GoldenAnswers, case_calls, case_label
+from edgeexport.verify.compare import Comparison
 
 MAX_ABS_RELATIVE = {False: 1e-6, True: 1e-4}
 """By whether a board runs it. On this machine both are the same libraries on the same CPU (the number of threads may change the order of a

@@ -17,12 +17,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from edgeexport.artifact import PROGRAMS, Artifact, open_artifacts, same_model
-from edgeexport.checks.numerics import case_label
-from edgeexport.compare import METRICS, Comparison
+from edgeexport.artifact.folder import PROGRAMS, Artifact, open_artifacts, same_model
 from edgeexport.errors import EdgeExportError, UsageError
-from edgeexport.parity.pipelines import Difference, compare_results, shown
 from edgeexport.runtime.program import runtime_of
+from edgeexport.verify.checks.numerics import case_label
+from edgeexport.verify.compare import METRICS, Comparison
+from edgeexport.verify.parity.pipelines import Difference, compare_results, shown
 
 PAIR_FACTOR = 2.0
 """Two programs may each be off eager by the tolerance, in opposite directions."""
@@ -100,7 +100,7 @@ def parity(paths: Sequence[str | Path], options: Mapping[str, Any] | None = None
 
 def _places(lines: Sequence[Line], artifacts: Mapping[str, Artifact], sides: Mapping[str, _Side]) -> Iterator[str]:
     """Where the programs that do not say what eager says part from the ExportedPrograms, if an artifact keeps those."""
-    from edgeexport.parity.locate import locate
+    from edgeexport.verify.parity.locate import locate
 
     kept = next((a for a in artifacts.values() if PROGRAMS in a.manifest["files"]), None)
     wrong = {line.method for line in lines if not line.passed and line.pair == f"{EAGER} ~ {EXPORTED}"}
@@ -147,7 +147,7 @@ def _answers(artifact: Artifact, engine: str, first: Artifact, options: Mapping,
     from safetensors.torch import load_file
 
     folder.mkdir()
-    command = [sys.executable, "-m", "edgeexport.parity.process", str(artifact.path), engine, str(first.path), str(folder), json.dumps(dict(options))]
+    command = [sys.executable, "-m", "edgeexport.verify.parity.process", str(artifact.path), engine, str(first.path), str(folder), json.dumps(dict(options))]
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     answers, result = folder / "answers.safetensors", folder / "result.json"
     failure = "" if done.returncode == 0 else " | ".join(done.stderr.strip().splitlines()[-2:]) or f"ended with code {done.returncode}"
@@ -202,7 +202,7 @@ def _line(entry: dict, one: str, other: str, sides: Mapping[str, _Side], cases: 
 
 def write(found: Parity, folder: Path) -> None:
     """Write the figures as JSON and as a page with a plot."""
-    from edgeexport.parity.page import render
+    from edgeexport.verify.parity.page import render
 
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in zip(FILES, (json.dumps(_finite(found.to_json()), indent=2) + "\n", render(found))):

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from edgeexport.parity import Line, Parity
+    from edgeexport.verify.parity import Line, Parity
 
 DECADES = (-9, 0)
 """The plot's axis: powers of ten of the largest absolute error over the range."""
@@ -17,7 +17,7 @@ def render(found: Parity) -> str:
     """The page as HTML."""
     import jinja2
 
-    environment = jinja2.Environment(loader=jinja2.PackageLoader("edgeexport.parity", "."), autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment = jinja2.Environment(loader=jinja2.PackageLoader("edgeexport.verify.parity", "."), autoescape=True, trim_blocks=True, lstrip_blocks=True)
     return environment.get_template("page.html.j2").render(parity=found, position=_position, limit=_limit, decades=range(DECADES[0], DECADES[1] + 1))
 
 

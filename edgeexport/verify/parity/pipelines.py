@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from edgeexport.method import Pipeline
-from edgeexport.samples import options_of
+from edgeexport.pipelines.media.made_samples import options_of
 
 NUMBERS = 1e-3
 """Scores, coordinates and times of two programs may differ by this much of the larger; text, labels and token ids by nothing."""

@@ -1,4 +1,4 @@
-"""The child process of `parity`: python -m edgeexport.parity.process ARTIFACT ENGINE FIRST FOLDER OPTIONS."""
+"""The child process of `parity`: python -m edgeexport.verify.parity.process ARTIFACT ENGINE FIRST FOLDER OPTIONS."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 from edgeexport import catalog
-from edgeexport.artifact import Artifact, open_artifact
-from edgeexport.checks.numerics import GoldenAnswers, case_calls
-from edgeexport.parity.pipelines import run_pipeline
+from edgeexport.artifact.folder import Artifact, open_artifact
 from edgeexport.runtime.program import Program
+from edgeexport.verify.checks.numerics import GoldenAnswers, case_calls
+from edgeexport.verify.parity.pipelines import run_pipeline
 
 
 def main(path: str, engine: str, first: str, folder: str, options: str) -> None:

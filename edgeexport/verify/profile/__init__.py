@@ -19,11 +19,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from edgeexport.artifact import SOURCES, Artifact, dims_of, open_artifact
+from edgeexport.artifact.folder import SOURCES, Artifact, dims_of, open_artifact
+from edgeexport.artifact.pte import plain_name
 from edgeexport.errors import ArtifactError, CheckFailed, RuntimeFault, UnknownName, UsageError, foreign_errors
-from edgeexport.profile.attribution import aligned
-from edgeexport.profile.fixes import fix_of
-from edgeexport.runtime.pte import plain_name
+from edgeexport.verify.profile.attribution import aligned
+from edgeexport.verify.profile.fixes import fix_of
 
 BETWEEN = "runtime overhead"
 """The row of what passes between the instructions of a program; of a delegate it is called after the backend."""
@@ -173,7 +173,7 @@ def _run(artifact: Artifact, request: dict, folder: Path) -> dict:
     log = folder / "log"
     (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
     with open(log, "wb") as stream:
-        command = [sys.executable, "-m", "edgeexport.profile.process", str(artifact.path), str(folder)]
+        command = [sys.executable, "-m", "edgeexport.verify.profile.process", str(artifact.path), str(folder)]
         code = subprocess.run(command, stdout=stream, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL).returncode
     if code != 0:
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from edgeexport.artifact.pte import is_constant, operator_name, read_program
 from edgeexport.errors import RuntimeFault
-from edgeexport.runtime.pte import is_constant, operator_name, read_program
 
 CALL, DELEGATE, EXECUTE = "OPERATOR_CALL", "DELEGATE_CALL", "Method::execute"
 

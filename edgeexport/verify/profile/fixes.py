@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgeexport.runtime.pte import plain_name
+from edgeexport.artifact.pte import plain_name
 
 NONE_KNOWN = "no known fix"
 

@@ -1,4 +1,4 @@
-"""The child process of `profile`: python -m edgeexport.profile.process ARTIFACT FOLDER; FOLDER holds request.json, and gets the rest."""
+"""The child process of `profile`: python -m edgeexport.verify.profile.process ARTIFACT FOLDER; FOLDER holds request.json, and gets the rest."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import json
 import sys
 from pathlib import Path
 
-from edgeexport.artifact import open_artifact
-from edgeexport.checks.numerics import GoldenAnswers, case_calls
+from edgeexport.artifact.folder import open_artifact
 from edgeexport.errors import EdgeExportError
-from edgeexport.profile import ETDUMP
-from edgeexport.profile.bundled import write_bundled
-from edgeexport.profile.events import read_events
 from edgeexport.runtime import executorch
 from edgeexport.runtime.program import Program
+from edgeexport.verify.checks.numerics import GoldenAnswers, case_calls
+from edgeexport.verify.profile import ETDUMP
+from edgeexport.verify.profile.bundled import write_bundled
+from edgeexport.verify.profile.events import read_events
 
 WARM_UP = 2
 """Calls that touch every weight once; not counted."""

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgeexport import measured
-from edgeexport.artifact import Artifact, open_artifacts
+from edgeexport.artifact import validated_json
+from edgeexport.artifact.folder import Artifact, open_artifacts
 from edgeexport.errors import ArtifactError, UsageError, foreign_errors
 
 DEFAULT_NAME = "report.html"
@@ -58,10 +58,10 @@ def report(
         raise UsageError("Give at least one artifact.")
     out = Path(out) if out is not None else Path(paths[0]).parent / DEFAULT_NAME
     refuse(out, force)
-    read = {kind: [Measured(str(p), measured.read(p, kind)) for p in files] for kind, files in (("bench", benches), ("profile", profiles), ("findings", findings))}
+    read = {kind: [Measured(str(p), validated_json.read(p, kind)) for p in files] for kind, files in (("bench", benches), ("profile", profiles), ("findings", findings))}
     artifacts = [artifact for path in paths for artifact in open_artifacts(path)]
     subjects = _matched(artifacts, read["bench"], read["profile"], read["findings"])
-    from edgeexport.report.page import render  # with it come torch and executorch, which nothing before needs
+    from edgeexport.verify.report.page import render  # with it come torch and executorch, which nothing before needs
 
     _write(out, render(subjects))
     return out

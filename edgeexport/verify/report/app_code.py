@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from edgeexport.artifact import Artifact
-from edgeexport.calls import TYPES, Argument, Call, Result, calls_of, camel, with_own_state
+from edgeexport.artifact.folder import Artifact
+from edgeexport.artifact.signatures import TYPES, Argument, Call, Result, calls_of, camel, with_own_state
 
 LANGUAGES = {".pte": {"Kotlin": "kotlin", "Swift": "swift", "C++": "cpp", "Python": "python"}, ".pt2": {"Python": "python", "C++": "cpp_package"}}
 """Templates in `code/` by the language's name, for each kind of program."""

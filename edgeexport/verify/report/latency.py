@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from edgeexport.report import text
-from edgeexport.report.svg import Axis, Plot
+from edgeexport.verify.report import text
+from edgeexport.verify.report.svg import Axis, Plot
 
 ROW_PX, BAND_PX = 46, 16
 DRAWN_SAMPLES = 120

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from edgeexport.report import text
-from edgeexport.report.svg import Axis, Plot
-from edgeexport.runtime.memory_plan import STATE_ARENA, Lifetime, MemoryPlan
+from edgeexport.artifact.pte_memory_plan import STATE_ARENA, Lifetime, MemoryPlan
+from edgeexport.verify.report import text
+from edgeexport.verify.report.svg import Axis, Plot
 
 HEIGHT_PX = 220
 LEAST_PX = 0.7

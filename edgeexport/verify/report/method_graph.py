@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from markupsafe import Markup
 
-from edgeexport.report import text
-from edgeexport.report.svg import Plot
+from edgeexport.verify.report import text
+from edgeexport.verify.report.svg import Plot
 
 HEAD_PX, ROW_PX, GAP_PX, LANE_PX = 30, 34, 22, 13
 MEANING = 84

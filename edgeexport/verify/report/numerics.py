@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from edgeexport.checks.numerics import case_label
-from edgeexport.report import text
-from edgeexport.report.svg import Axis, Plot
+from edgeexport.verify.checks.numerics import case_label
+from edgeexport.verify.report import text
+from edgeexport.verify.report.svg import Axis, Plot
 
 ROW_PX = 20
 SQNR_AXIS = Axis(0.0, 150.0)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from edgeexport.artifact import Artifact
-from edgeexport.compare import FLOOR
-from edgeexport.report import GENERATOR, Measured, Subject, text
-from edgeexport.report.app_code import app_code
-from edgeexport.report.latency import Race, races, ratio, ratios
-from edgeexport.report.memory import PlanView, plan_view
-from edgeexport.report.method_graph import MethodGraph, method_graph
-from edgeexport.report.numerics import MethodNumerics, numerics, worst_of_limit
-from edgeexport.report.profile import MethodProfile, method_profiles
-from edgeexport.runtime.memory_plan import read_memory_plans
+from edgeexport.artifact.folder import Artifact
+from edgeexport.artifact.pte_memory_plan import read_memory_plans
+from edgeexport.verify.compare import FLOOR
+from edgeexport.verify.report import GENERATOR, Measured, Subject, text
+from edgeexport.verify.report.app_code import app_code
+from edgeexport.verify.report.latency import Race, races, ratio, ratios
+from edgeexport.verify.report.memory import PlanView, plan_view
+from edgeexport.verify.report.method_graph import MethodGraph, method_graph
+from edgeexport.verify.report.numerics import MethodNumerics, numerics, worst_of_limit
+from edgeexport.verify.report.profile import MethodProfile, method_profiles
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def render(subjects: Sequence[Subject]) -> str:
     import jinja2
 
     def environment(escape: bool) -> jinja2.Environment:
-        loader = jinja2.PackageLoader("edgeexport.report", ".")
+        loader = jinja2.PackageLoader("edgeexport.verify.report", ".")
         return jinja2.Environment(loader=loader, autoescape=escape, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
 
     code = environment(escape=False)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from edgeexport.report import text
-from edgeexport.report.svg import Axis, Plot
+from edgeexport.verify.report import text
+from edgeexport.verify.report.svg import Axis, Plot
 
 SHOWN = 12
 """Operators that are drawn; all are in the table's sum."""

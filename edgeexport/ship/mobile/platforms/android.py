@@ -12,14 +12,14 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from edgeexport.calls import KEYWORDS, Argument, identifier
+from edgeexport.artifact.signatures import KEYWORDS, Argument, identifier
 from edgeexport.errors import UsageError
 from edgeexport.method import Dim
-from edgeexport.mobile import Request
-from edgeexport.mobile.api import Api, Function, Parameter, api_of
-from edgeexport.mobile.notice import notice
-from edgeexport.mobile.templates import environment
-from edgeexport.mobile.zipped import write_files
+from edgeexport.ship.mobile import Request
+from edgeexport.ship.mobile.api import Api, Function, Parameter, api_of
+from edgeexport.ship.mobile.notice import notice
+from edgeexport.ship.mobile.templates import environment
+from edgeexport.ship.mobile.zipped import write_files
 
 SUMMARY = "an Android library (Gradle, Kotlin) with a sample app"
 LANGUAGE = "kotlin"
@@ -80,7 +80,7 @@ def write_compiled(request: Request, folder: Path, classes: Path, path: Path) ->
     _refuse_classes(classes, f"{request.app_id.replace('.', '/')}/{_api(request).name}.class")
     library = folder / _LIBRARY
     files = {f"assets/{file.relative_to(library / 'assets').as_posix()}": file for file in sorted((library / "assets").rglob("*")) if file.is_file()}
-    with resources.as_file(resources.files("edgeexport.mobile") / "android" / "aar") as extra:
+    with resources.as_file(resources.files("edgeexport.ship.mobile") / "android" / "aar") as extra:
         made = path.with_name("AndroidManifest.xml")
         made.write_text((extra / "AndroidManifest.xml").read_text().format(app_id=request.app_id, min_sdk=VERSIONS["min_sdk"]), encoding="utf-8")
         files |= {
@@ -186,7 +186,7 @@ def _write(path: Path, text: str) -> None:
 def _sources(*kinds: str) -> Iterator[tuple[str, str]]:
     """Name and text of the Kotlin files, templates of nothing but the package's name; without a kind, of those that an app gets."""
     for kind in kinds or ("pure", "device"):
-        for file in sorted((resources.files("edgeexport.mobile") / "android" / kind).iterdir(), key=lambda f: f.name):
+        for file in sorted((resources.files("edgeexport.ship.mobile") / "android" / kind).iterdir(), key=lambda f: f.name):
             if file.name.endswith(".kt"):
                 yield file.name, file.read_text(encoding="utf-8")
 

@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from edgeexport.calls import KEYWORDS, TYPES, Argument, identifier
+from edgeexport.artifact.signatures import KEYWORDS, TYPES, Argument, identifier
 from edgeexport.errors import UsageError
 from edgeexport.method import Dim
-from edgeexport.mobile import Request
-from edgeexport.mobile.api import Api, Function, Parameter, Property, api_of
-from edgeexport.mobile.notice import notice
-from edgeexport.mobile.templates import environment
+from edgeexport.ship.mobile import Request
+from edgeexport.ship.mobile.api import Api, Function, Parameter, Property, api_of
+from edgeexport.ship.mobile.notice import notice
+from edgeexport.ship.mobile.templates import environment
 
 SUMMARY = "a CMake package for Linux boards (C++17, typed tensor calls)"
 LANGUAGE = "cpp"
@@ -99,7 +99,7 @@ def _numbers(version: str) -> str:
 
 def components(program: Path) -> list[str]:
     """The components of ExecuTorch's CMake package that a program needs."""
-    from edgeexport.runtime.pte import read_methods
+    from edgeexport.artifact.pte import read_methods
 
     methods = read_methods(program)
     backends = {backend for method in methods for backend in method.backends}

@@ -11,13 +11,13 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from edgeexport.calls import KEYWORDS, Argument, identifier
+from edgeexport.artifact.signatures import KEYWORDS, Argument, identifier
 from edgeexport.errors import UsageError
 from edgeexport.method import Dim
-from edgeexport.mobile import Request
-from edgeexport.mobile.api import Api, Function, Parameter, api_of
-from edgeexport.mobile.notice import notice
-from edgeexport.mobile.templates import environment
+from edgeexport.ship.mobile import Request
+from edgeexport.ship.mobile.api import Api, Function, Parameter, api_of
+from edgeexport.ship.mobile.notice import notice
+from edgeexport.ship.mobile.templates import environment
 
 SUMMARY = "a Swift package for iOS and macOS with a sample view"
 LANGUAGE = "swift"
@@ -92,7 +92,7 @@ def _facts(request: Request, api: Api, files: list[str]) -> dict[str, Any]:
 
 def products(program: Path) -> list[str]:
     """The products of RUNTIME that a program needs."""
-    from edgeexport.runtime.pte import read_methods
+    from edgeexport.artifact.pte import read_methods
 
     methods = read_methods(program)
     backends = {backend for method in methods for backend in method.backends}
@@ -155,7 +155,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _folder() -> Path:
-    return Path(str(resources.files("edgeexport.mobile") / "ios"))
+    return Path(str(resources.files("edgeexport.ship.mobile") / "ios"))
 
 
 def _sources(*kinds: str) -> Iterator[tuple[str, str]]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from edgeexport.bench.case import Case
+from edgeexport.verify.bench.case import Case
 
 
 def require() -> None:

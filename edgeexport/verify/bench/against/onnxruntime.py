@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from edgeexport.bench.case import Case
 from edgeexport.errors import UsageError
+from edgeexport.verify.bench.case import Case
 
 
 def require() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from edgeexport.bench.case import Case
+from edgeexport.verify.bench.case import Case
 
 
 def require() -> None:

@@ -1,0 +1,1 @@
+"""Method to program file: capture, rewriting, lowering to ExecuTorch, compilation with AOTInductor."""

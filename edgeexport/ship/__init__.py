@@ -1,0 +1,1 @@
+"""Artifacts on their way to users: packages for apps, deliveries, servers, selective builds."""
