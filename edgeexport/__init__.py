@@ -45,7 +45,9 @@ def __getattr__(name: str):
 
 
 class _Package(types.ModuleType):
-    """Keeps public functions when a submodule of the same name is imported, which sets it on its package."""
+    """Keeps public functions when a submodule of the same name is imported, which sets it on its
+    package.
+    """
 
     def __setattr__(self, name, value):
         if not (name in _HOMES and isinstance(value, types.ModuleType)):

@@ -40,11 +40,23 @@ if TYPE_CHECKING:
     from edgeexport.compiler.server_compilation import Compiled
     from edgeexport.runtime.boards import Board
 
-PACKAGES = ("edgeexport", "torch", "torchvision", "executorch", "transformers", "torchao", "ultralytics", "timm")
+PACKAGES = (
+    "edgeexport",
+    "torch",
+    "torchvision",
+    "executorch",
+    "transformers",
+    "torchao",
+    "ultralytics",
+    "timm",
+)
 
 
 def build(model: str, *, target: str = "xnnpack", out: str | Path | None = None, **options) -> Artifact:
-    """Build, check and publish one artifact; returns it opened. `out` is its folder; `options` are those of `build_targets`."""
+    """Build, check and publish one artifact; returns it opened.
+
+    `out` is its folder; `options` are those of `build_targets`.
+    """
     return build_targets(model, targets=(target,), outs=None if out is None else (out,), **options)[0]
 
 
@@ -64,23 +76,29 @@ def build_targets(
     board: str | None = None,
     progress: Progress | None = None,
 ) -> tuple[Artifact, ...]:
-    """One capture, an artifact a target: build, check and publish them, in order; returns them opened.
+    """One capture, an artifact a target: build, check and publish them, in order; returns them
+    opened.
 
-    `model` is a name of the catalogue or a user's own (`pkg.mod:OBJECT`, `file.py:OBJECT`), `batch` is MIN:MAX;
-    `cpu_isa`, `device` and `etrecord` are for targets that have such a setting. `board` is what the program must fit: before anything is lowered, by what it
-    is going to take, and afterwards by what it takes.
-    Raises UsageError and its kin before any work for what cannot be, CaptureError, RewriteError and LoweringError on
-    the way, and CheckFailed when a check failed: the artifact is then at `<out>.failed`, and later targets are not built.
+    `model` is a name of the catalogue or a user's own (`pkg.mod:OBJECT`, `file.py:OBJECT`), `batch`
+    is MIN:MAX; `cpu_isa`, `device` and `etrecord` are for targets that have such a setting. `board`
+    is what the program must fit: before anything is lowered, by what it is going to take, and
+    afterwards by what it takes. Raises UsageError and its kin before any work for what cannot be,
+    CaptureError, RewriteError and LoweringError on the way, and CheckFailed when a check failed:
+    the artifact is then at `<out>.failed`, and later targets are not built.
     """
     progress = progress or Progress()
     wanted = None if board is None else boards.board(board)
-    recipes = _recipes(targets, precision, {"cpu_isa": cpu_isa, "device": device, "etrecord": etrecord or None}, wanted)
+    recipes = _recipes(
+        targets, precision, {"cpu_isa": cpu_isa, "device": device, "etrecord": etrecord or None}, wanted
+    )
     passes = _without([r.passes for r in recipes], skip_passes)
     weights_asked = Weights.parse(weights)
     found = catalog.model(model)
     dims = _dims(found, batch)
     request = _Request(model, found, precision, _tolerance(found, precision), board)
-    outs = outs or [Path("build") / _folder_name(model, found) / f"{target}-{precision}" for target in targets]
+    outs = outs or [
+        Path("build") / _folder_name(model, found) / f"{target}-{precision}" for target in targets
+    ]
     with contextlib.ExitStack() as stack:
         stagings = [stack.enter_context(staged(Path(out), force)) for out in outs]
         with progress.step("load weights"):
@@ -114,7 +132,9 @@ class _Request:
 
 @dataclass(frozen=True)
 class _Source:
-    """What every target is emitted from: the methods with their captured programs and what these will take, eager's answers, and the files that all artifacts hold."""
+    """What every target is emitted from: the methods with their captured programs and what these
+    will take, eager's answers, and the files that all artifacts hold.
+    """
 
     methods: tuple[Method, ...]
     captured: Mapping[str, Captured]
@@ -125,7 +145,9 @@ class _Source:
     files: Mapping[str, bytes]
 
 
-def _emit(request: _Request, source: _Source, recipe: Recipe, passes: tuple, staging: Staging, progress: Progress) -> Artifact:
+def _emit(
+    request: _Request, source: _Source, recipe: Recipe, passes: tuple, staging: Staging, progress: Progress
+) -> Artifact:
     """Rewrite, lower, check and publish for one target."""
     programs, reports = {}, {}
     for name, captured in source.captured.items():
@@ -133,28 +155,46 @@ def _emit(request: _Request, source: _Source, recipe: Recipe, passes: tuple, sta
             programs[name], reports[name] = _rewrite(captured, passes)
     program = f"{request.model.name}{recipe.suffix}"
     with progress.step(f"lower to {recipe.name}"):
-        emitted = recipe.emit(programs, staging.folder / program, **_constants(request, source, recipe, programs))
+        emitted = recipe.emit(
+            programs, staging.folder / program, **_constants(request, source, recipe, programs)
+        )
     for name, content in source.files.items():
         (staging.folder / name).write_bytes(content)
     if recipe.keeps_programs:
         from edgeexport.artifact.exported_programs import save_programs
 
         with progress.step("keep the captured programs"):
-            save_programs({name: captured.program for name, captured in source.captured.items()}, staging.folder / PROGRAMS)
+            save_programs(
+                {name: captured.program for name, captured in source.captured.items()},
+                staging.folder / PROGRAMS,
+            )
     files = sorted(path.name for path in staging.folder.iterdir())
     found = request.model
     manifest = {
         "format": FORMAT,
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "model": {"name": found.name, "asked": request.asked, "summary": found.summary, "source": asdict(found.source)},
+        "model": {
+            "name": found.name,
+            "asked": request.asked,
+            "summary": found.summary,
+            "source": asdict(found.source),
+        },
         "target": recipe.name,
         "precision": request.precision,
         "program": program,
         "weights": asdict(source.weights) | {"size_bytes": _weight_bytes(source.methods)},
-        "recipe": {"name": recipe.name, "precision": request.precision, "passes": [p.__name__ for p in passes], "settings": recipe.settings},
+        "recipe": {
+            "name": recipe.name,
+            "precision": request.precision,
+            "passes": [p.__name__ for p in passes],
+            "settings": recipe.settings,
+        },
         "versions": _versions(),
         "files": {name: record(staging.folder / name) for name in files},
-        "methods": [_method_json(m, source, reports[m.name], emitted[m.name], request.tolerance) for m in source.methods],
+        "methods": [
+            _method_json(m, source, reports[m.name], emitted[m.name], request.tolerance)
+            for m in source.methods
+        ],
         "prepare": dict(found.prepare),
         "findings": [],
         "timings": progress.timings(),
@@ -162,11 +202,19 @@ def _emit(request: _Request, source: _Source, recipe: Recipe, passes: tuple, sta
     return _check_and_publish(staging, manifest, request.board or "", progress)
 
 
-def _constants(request: _Request, source: _Source, recipe: Recipe, programs: Mapping) -> dict[str, Mapping[str, str]]:
+def _constants(
+    request: _Request, source: _Source, recipe: Recipe, programs: Mapping
+) -> dict[str, Mapping[str, str]]:
     """What the program says about itself, for a recipe whose programs can."""
     if not recipe.holds_constants:
         return {}
-    return {"constants": {model_schema.METHOD: model_schema.model_schema(request.model, request.precision, source.weights, source.methods, programs)}}
+    return {
+        "constants": {
+            model_schema.METHOD: model_schema.model_schema(
+                request.model, request.precision, source.weights, source.methods, programs
+            )
+        }
+    }
 
 
 def _check_and_publish(staging: Staging, manifest: dict, board: str, progress: Progress) -> Artifact:
@@ -180,13 +228,20 @@ def _check_and_publish(staging: Staging, manifest: dict, board: str, progress: P
     failed = [f for f in findings if not f.passed]
     path = staging.publish(".failed" if failed else "")
     if failed:
-        lines = "\n".join(f"  {f.check} {f.method or ''}: {f.measured}; allowed: {f.limit}. {f.message}" for f in failed)
-        raise CheckFailed(f"{len(failed)} of {len(findings)} checks failed; the artifact is kept for inspection at {path}:\n{lines}")
+        lines = "\n".join(
+            f"  {f.check} {f.method or ''}: {f.measured}; allowed: {f.limit}. {f.message}" for f in failed
+        )
+        raise CheckFailed(
+            f"{len(failed)} of {len(findings)} checks failed; the artifact is kept for inspection at"
+            f" {path}:\n{lines}"
+        )
     return Artifact(path, manifest, str(path))
 
 
 def _record(manifest: dict, findings: list[Finding]) -> None:
-    """Findings, and what they verified, into the manifest: ranges from sizes that ran right, memory from the program."""
+    """Findings, and what they verified, into the manifest: ranges from sizes that ran right, memory
+    from the program.
+    """
     manifest["findings"] = [to_json(f) for f in findings]
     for entry in manifest["methods"]:
         mine = [f for f in findings if f.method == entry["name"]]
@@ -203,27 +258,42 @@ def _refuse_unfit(board: Board, forecasts: Mapping[str, Forecast]) -> None:
     """Raise UsageError where a method is going to take more than the board has."""
     for name, each in forecasts.items():
         if each.weight_bytes > board.file_limit_bytes:
-            raise UsageError(f"'{name}' does not fit {board.name}: its weights are {each.weight_bytes / 1e6:.0f} MB, a file may have {board.file_limit_bytes / 1e6:.0f} MB.")
+            raise UsageError(
+                f"'{name}' does not fit {board.name}: its weights are {each.weight_bytes / 1e6:.0f} MB, a"
+                f" file may have {board.file_limit_bytes / 1e6:.0f} MB."
+            )
         if each.peak_bytes > board.peak_limit_bytes:
             raise UsageError(
-                f"'{name}' does not fit {board.name}: at its greatest sizes it is going to take {each.peak_bytes / 1e6:.0f} MB ({each.live_bytes / 1e6:.0f} MB of them "
-                f"activations), {board.peak_limit_bytes / 1e6:.0f} MB are allowed. Lower its greatest sizes (--batch), or take a smaller variant."
+                f"'{name}' does not fit {board.name}: at its greatest sizes it is going to take"
+                f" {each.peak_bytes / 1e6:.0f} MB ({each.live_bytes / 1e6:.0f} MB of them activations),"
+                f" {board.peak_limit_bytes / 1e6:.0f} MB are allowed. Lower its greatest sizes (--batch), or"
+                " take a smaller variant."
             )
 
 
-def _recipes(targets: Sequence[str], precision: str, settings: Mapping[str, str | bool | None], board: Board | None) -> list[Recipe]:
-    """The recipe of each target, with those settings that are given, or else the board's. Raises UsageError for what this machine, target or board cannot do."""
+def _recipes(
+    targets: Sequence[str], precision: str, settings: Mapping[str, str | bool | None], board: Board | None
+) -> list[Recipe]:
+    """The recipe of each target, with those settings that are given, or else the board's.
+
+    Raises UsageError for what this machine, target or board cannot do.
+    """
     if len(set(targets)) < len(targets):
         raise UsageError(f"A target is given twice: {', '.join(targets)}.")
     given = {name: value for name, value in settings.items() if value is not None}
     for target in targets:
         if board is not None and target not in board.targets:
-            raise UsageError(f"The board {board.name} does not run {target}; it runs {', '.join(board.targets)}.")
+            raise UsageError(
+                f"The board {board.name} does not run {target}; it runs {', '.join(board.targets)}."
+            )
     defaults = {"cpu_isa": board.cpu_isa} if board is not None and board.cpu_isa else {}
     recipes = [catalog.recipe(target, precision, defaults | given) for target in targets]
     unknown = given.keys() - {name for recipe in recipes for name in recipe.settings}
     if unknown:
-        raise UsageError(f"{', '.join(targets)} has no setting {', '.join('--' + name.replace('_', '-') for name in sorted(unknown))}.")
+        raise UsageError(
+            f"{', '.join(targets)} has no setting"
+            f" {', '.join('--' + name.replace('_', '-') for name in sorted(unknown))}."
+        )
     for recipe in recipes:
         recipe.require()
     return recipes
@@ -249,7 +319,9 @@ def _dims(found: Model, batch: str | None) -> dict[str, Dim]:
 
 def _tolerance(found: Model, precision: str) -> Tolerance:
     if precision not in found.tolerances:
-        raise UsageError(f"{found.name} declares no tolerance for {precision}; it has: {', '.join(found.tolerances)}.")
+        raise UsageError(
+            f"{found.name} declares no tolerance for {precision}; it has: {', '.join(found.tolerances)}."
+        )
     return found.tolerances[precision]
 
 
@@ -259,7 +331,9 @@ def _folder_name(asked: str, found: Model) -> str:
 
 
 def _golden(methods: tuple[Method, ...]) -> tuple[bytes, dict, dict]:
-    """Eager's answers to every case, as the content of a file; the cases, and the outputs' shapes and dtypes, by method."""
+    """Eager's answers to every case, as the content of a file; the cases, and the outputs' shapes
+    and dtypes, by method.
+    """
     from safetensors.torch import save
 
     from edgeexport.samplers import Photo, digest
@@ -276,17 +350,28 @@ def _golden(methods: tuple[Method, ...]) -> tuple[bytes, dict, dict]:
             kinds.append(("random", sizes[0]))
         cases[method.name] = []
         for index, (kind, size) in enumerate(kinds):
-            case = {"id": str(index), "kind": kind, "sizes": size, "seed": 10 * index, "setup": _setup(method, size, 10 * index)}
+            case = {
+                "id": str(index),
+                "kind": kind,
+                "sizes": size,
+                "seed": 10 * index,
+                "setup": _setup(method, size, 10 * index),
+            }
             before, inputs = case_calls(case, by_name, method, GoldenAnswers(answers))
             if before:
                 by_name[method.setup.method].answer(*before)
             outputs = method.answer(*inputs)
             if len(outputs) != len(method.outputs):
-                raise UsageError(f"'{method.name}' returns {len(outputs)} tensors; {len(method.outputs)} outputs are declared.")
+                raise UsageError(
+                    f"'{method.name}' returns {len(outputs)} tensors; {len(method.outputs)} outputs are"
+                    " declared."
+                )
             for spec, tensor in zip(method.outputs, outputs):
                 answers[f"{method.name}/{index}/{spec.name}"] = tensor.contiguous().clone()
             cases[method.name].append(case | {"inputs_sha256": digest((*before, *inputs))})
-            shapes.setdefault(method.name, [(str(t.dtype).removeprefix("torch."), list(t.shape)) for t in outputs])
+            shapes.setdefault(
+                method.name, [(str(t.dtype).removeprefix("torch."), list(t.shape)) for t in outputs]
+            )
     return save(answers), cases, shapes
 
 
@@ -311,20 +396,33 @@ def _rewrite(captured: Captured, passes: tuple):
     return run_passes(copied(captured.program), passes)
 
 
-def _method_json(method: Method, source: _Source, reports: list[PassReport], emitted: Delegation | Compiled, tolerance: Tolerance) -> dict:
+def _method_json(
+    method: Method,
+    source: _Source,
+    reports: list[PassReport],
+    emitted: Delegation | Compiled,
+    tolerance: Tolerance,
+) -> dict:
     captured = source.captured[method.name]
     return {
         "name": method.name,
         "inputs": [input_to_json(i) for i in method.inputs],
-        "outputs": [asdict(o) | {"dtype": dtype, "shape_at_least": shape} for o, (dtype, shape) in zip(method.outputs, source.shapes[method.name])],
-        "dims": [{"name": d.name, "asked": [d.min, d.max], "verified": None, "sizes": []} for d in method.dims],
+        "outputs": [
+            asdict(o) | {"dtype": dtype, "shape_at_least": shape}
+            for o, (dtype, shape) in zip(method.outputs, source.shapes[method.name])
+        ],
+        "dims": [
+            {"name": d.name, "asked": [d.min, d.max], "verified": None, "sizes": []} for d in method.dims
+        ],
         "state": _state(captured),
         "capture": {"mode": captured.mode, "strict_failure": captured.strict_failure},
         "passes": [asdict(r) for r in reports],
         "delegation": None,
         "compiled": None,
         emitted.manifest_key: asdict(emitted),
-        "forecast": asdict(source.forecasts[method.name]) | {"peak_bytes": source.forecasts[method.name].peak_bytes},
+        "forecast": (
+            asdict(source.forecasts[method.name]) | {"peak_bytes": source.forecasts[method.name].peak_bytes}
+        ),
         "planned_memory_bytes": None,
         "planned_limit_bytes": method.planned_limit_bytes,
         "tolerance": asdict(tolerance),
@@ -335,8 +433,14 @@ def _method_json(method: Method, source: _Source, reports: list[PassReport], emi
 def _state(captured: Captured) -> list[dict]:
     """The buffers that a call changes and a later call sees, with the dtype and shape of each."""
     program = captured.program
-    tensors = {name: program.state_dict.get(name, program.constants.get(name)) for name in program.graph_signature.buffers_to_mutate.values()}
-    return [{"name": n, "dtype": str(t.dtype).removeprefix("torch."), "shape": list(t.shape)} for n, t in sorted(tensors.items())]
+    tensors = {
+        name: program.state_dict.get(name, program.constants.get(name))
+        for name in program.graph_signature.buffers_to_mutate.values()
+    }
+    return [
+        {"name": n, "dtype": str(t.dtype).removeprefix("torch."), "shape": list(t.shape)}
+        for n, t in sorted(tensors.items())
+    ]
 
 
 def _weight_bytes(methods: tuple[Method, ...]) -> int:
@@ -346,7 +450,11 @@ def _weight_bytes(methods: tuple[Method, ...]) -> int:
 
 
 def _versions() -> Mapping[str, str]:
-    found = {"python": platform.python_version(), "platform": platform.platform(), "machine": platform.machine()}
+    found = {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "machine": platform.machine(),
+    }
     for package in PACKAGES:
         try:
             found[package] = metadata.version(package)

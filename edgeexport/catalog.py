@@ -27,7 +27,10 @@ _PACKAGE = Path(__file__).parent
 
 @cache
 def variants() -> dict[str, dict[str, Any]]:
-    """Every model by its full name: file, summary, aliases. Read from the literal VARIANTS of each file in models/."""
+    """Every model by its full name: file, summary, aliases.
+
+    Read from the literal VARIANTS of each file in models/.
+    """
     found = {}
     for path in sorted((_PACKAGE / "models").glob("[a-z]*.py")):
         for name, facts in _literal(path, "VARIANTS").items():
@@ -36,7 +39,9 @@ def variants() -> dict[str, dict[str, Any]]:
 
 
 def require(model: str, targets: Iterable[str], precision: str) -> None:
-    """Raise UnknownName for a name that nothing has: a mistyped word needs no PyTorch to be refused. A user's own model is looked for by `model`."""
+    """Raise UnknownName for a name that nothing has: a mistyped word needs no PyTorch to be
+    refused. A user's own model is looked for by `model`.
+    """
     if ":" not in model:
         _full_name(model)
     for target in targets:
@@ -44,7 +49,8 @@ def require(model: str, targets: Iterable[str], precision: str) -> None:
 
 
 def model(name: str) -> Model:
-    """A model by name or alias, or a user's own as `package.module:OBJECT` or `path/file.py:OBJECT`.
+    """A model by name or alias, or a user's own as `package.module:OBJECT` or
+    `path/file.py:OBJECT`.
 
     OBJECT is a Model or a function that returns one. Raises UnknownName, or UsageError for a user's
     object that cannot be had.
@@ -59,11 +65,16 @@ def model(name: str) -> Model:
 def targets() -> dict[str, dict[str, Any]]:
     """Every target by name: its summary and precisions."""
     paths = sorted((_PACKAGE / "compiler" / "recipes").glob("[a-z]*.py"))
-    return {p.stem: {"summary": _literal(p, "SUMMARY"), "precisions": _literal(p, "PRECISIONS")} for p in paths}
+    return {
+        p.stem: {"summary": _literal(p, "SUMMARY"), "precisions": _literal(p, "PRECISIONS")} for p in paths
+    }
 
 
 def recipe(target: str, precision: str, settings: Mapping[str, str | bool] = MappingProxyType({})) -> Recipe:
-    """The recipe of a target at a precision, with those of `settings` that it takes. Raises UnknownName, UsageError."""
+    """The recipe of a target at a precision, with those of `settings` that it takes.
+
+    Raises UnknownName, UsageError.
+    """
     _require_target(target, precision)
     make = importlib.import_module(f"edgeexport.compiler.recipes.{target}").recipe
     taken = inspect.signature(make).parameters
@@ -88,7 +99,9 @@ def _require_target(target: str, precision: str) -> None:
 def _literal(path: Path, name: str) -> Any:
     """The literal that a file assigns to `name` at its top level; the file is parsed, not run."""
     for statement in ast.parse(path.read_text(encoding="utf-8")).body:
-        if isinstance(statement, ast.Assign) and any(getattr(t, "id", None) == name for t in statement.targets):
+        if isinstance(statement, ast.Assign) and any(
+            getattr(t, "id", None) == name for t in statement.targets
+        ):
             return ast.literal_eval(statement.value)
     raise AssertionError(f"{path.name} defines no {name}")
 
@@ -103,7 +116,10 @@ def _users_own(name: str) -> Model:
         raise UsageError(f"'{name}': {place} has no '{attribute}'.") from error
     found = found() if callable(found) and not isinstance(found, Model) else found
     if not isinstance(found, Model):
-        raise UsageError(f"'{name}' is a {type(found).__name__}; an edgeexport.Model, or a function that returns one, is needed.")
+        raise UsageError(
+            f"'{name}' is a {type(found).__name__}; an edgeexport.Model, or a function that returns one, is"
+            " needed."
+        )
     return found
 
 

@@ -23,7 +23,8 @@ _PRIMES = (2, 3, 7, 13, 31, 61, 127, 251)
 class Dim:
     """A named dimension that may vary from `min` to `max`, both included.
 
-    One that is in no shape is a value that an input takes (`inputs.SizeOf`), the position of a decoding step, and is checked like a size.
+    One that is in no shape is a value that an input takes (`inputs.SizeOf`), the position of a
+    decoding step, and is checked like a size.
     """
 
     name: str
@@ -61,9 +62,10 @@ class Dim:
 class Input:
     """One tensor that a method takes.
 
-    `shape` holds sizes and names of dimensions; `range` the least and greatest
-    value that makes sense, in `unit`; `sample` draws the check inputs. `first_of` names the dimension
-    whose size says how many values count on from this one, all in `range`: the position of the first of N tokens.
+    `shape` holds sizes and names of dimensions; `range` the least and greatest value that makes
+    sense, in `unit`; `sample` draws the check inputs. `first_of` names the dimension whose size
+    says how many values count on from this one, all in `range`: the position of the first of N
+    tokens.
     """
 
     name: str
@@ -84,7 +86,8 @@ class Input:
 class Output:
     """One tensor that a method returns; its shape and dtype are found at capture.
 
-    `metric` names a function of `compare.METRICS` that judges it as its user would, and `metric_limit` the least value allowed.
+    `metric` names a function of `compare.METRICS` that judges it as its user would, and
+    `metric_limit` the least value allowed.
     """
 
     name: str
@@ -108,9 +111,12 @@ class Tolerance:
 
 @dataclass(frozen=True)
 class Setup:
-    """The call that brings a method's state to where its check starts: `method`, each of its `sizes` taken from this dimension of the case.
+    """The call that brings a method's state to where its check starts:
 
-    A decoding step at position 5 is checked after a prefill of 5 tokens: Setup("prefill", {"tokens": "position"}).
+    `method`, each of its `sizes` taken from this dimension of the case.
+
+    A decoding step at position 5 is checked after a prefill of 5 tokens: Setup("prefill",
+    {"tokens": "position"}).
     """
 
     method: str
@@ -125,8 +131,9 @@ class Method:
     untouched model; where a module was changed to be exportable the two differ,
     and checks compare the emitted file with `reference`.
 
-    A module that changes its buffers (a key-value cache) makes a method with state. Methods share the state of the buffers that
-    have the same names in their modules; `setup` says how a check gets to a defined state, and `reference` must follow it.
+    A module that changes its buffers (a key-value cache) makes a method with state. Methods share
+    the state of the buffers that have the same names in their modules; `setup` says how a check
+    gets to a defined state, and `reference` must follow it.
     """
 
     name: str
@@ -139,11 +146,15 @@ class Method:
     setup: Setup | None = None
 
     def sizes(self) -> dict[str, int]:
-        """The sizes that the example inputs have: an inner one, so that nothing is specialised to 0 or 1."""
+        """The sizes that the example inputs have: an inner one, so that nothing is specialised to 0
+        or 1.
+        """
         return {d.name: min(d.max, max(d.min, 2)) for d in self.dims}
 
     def cases(self) -> list[dict[str, int]]:
-        """The sizes to check at: each dimension through its own list, the others at their least; then all greatest."""
+        """The sizes to check at: each dimension through its own list, the others at their least;
+        then all greatest.
+        """
         least = {d.name: d.min for d in self.dims}
         cases = [least]
         for dim in self.dims:
@@ -152,7 +163,10 @@ class Method:
         return [case for index, case in enumerate(cases) if case not in cases[:index]]
 
     def draw(self, sizes: Mapping[str, int], seed: int = 0, outputs: Mapping | None = None) -> tuple:
-        """Inputs of the given sizes. `outputs` holds earlier answers, for inputs that come from another method."""
+        """Inputs of the given sizes.
+
+        `outputs` holds earlier answers, for inputs that come from another method.
+        """
         return tuple(draw(spec, sizes, seed + index, outputs or {}) for index, spec in enumerate(self.inputs))
 
     def answer(self, *tensors) -> tuple[torch.Tensor, ...]:
@@ -214,8 +228,9 @@ class Source:
 class Option:
     """One thing that a pipeline takes: `text`, `number`, `file` (read) or `output` (written).
 
-    `sample` is what programs are compared on: "photo", "sound" and "frames" (a folder) are made, anything else is the value itself;
-    of an `output`, anything says that what is written is compared.
+    `sample` is what programs are compared on: "photo", "sound" and "frames" (a folder) are made,
+    anything else is the value itself; of an `output`, anything says that what is written is
+    compared.
     """
 
     name: str
@@ -229,7 +244,10 @@ class Option:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Real input to real output: `run(program, **options)` returns JSON-able facts, and writes the files it was asked for."""
+    """Real input to real output:
+
+    `run(program, **options)` returns JSON-able facts, and writes the files it was asked for.
+    """
 
     options: tuple[Option, ...]
     run: Callable[..., dict[str, Any]]
@@ -240,8 +258,9 @@ class Pipeline:
 class Model:
     """What a file in `models/` offers; everything that is particular to a model is here.
 
-    `prepare` is what an app needs beside the program: normalisation, labels, sizes. It goes into the manifest. `assets` are files that
-    it needs, by name, with their content: a tokenizer. They go into the artifact.
+    `prepare` is what an app needs beside the program: normalisation, labels, sizes. It goes into
+    the manifest. `assets` are files that it needs, by name, with their content: a tokenizer. They
+    go into the artifact.
     """
 
     name: str

@@ -12,7 +12,8 @@ _stopped = False
 
 
 def stop_on_interrupt() -> None:
-    """Make Ctrl-C count, whatever it meets: where Python cannot raise (a finalizer, a callback of a library), it would be lost.
+    """Make Ctrl-C count, whatever it meets: where Python cannot raise (a finalizer, a callback of a
+    library), it would be lost.
 
     It is raised at once as ever, and again at the end of the running step if that went on.
     """
@@ -26,7 +27,9 @@ def stop_on_interrupt() -> None:
 
 
 class Progress:
-    """Times named steps; `on_start(name)`, `on_end(name, seconds)` and `on_fail(name)` let a display follow."""
+    """Times named steps; `on_start(name)`, `on_end(name, seconds)` and `on_fail(name)` let a
+    display follow.
+    """
 
     def __init__(
         self,
@@ -57,7 +60,9 @@ class Progress:
             self._on_end(name, seconds)
 
     def branch(self) -> Progress:
-        """One that goes on from here: its steps and time are those so far and its own, without those of other branches."""
+        """One that goes on from here: its steps and time are those so far and its own, without
+        those of other branches.
+        """
         other = Progress(self._on_start, self._on_end, self._on_fail)
         other.steps = list(self.steps)
         other._begun -= sum(seconds for _, seconds in self.steps)

@@ -22,7 +22,8 @@ PHOTOS = ("coffee", "chelsea", "astronaut", "rocket")  # photographs that scikit
 
 @dataclass(frozen=True)
 class Photo:
-    """Crops of photographs, normalised per channel: [B,3,H,W], or clips [B,3,T,H,W] that pan over one.
+    """Crops of photographs, normalised per channel: [B,3,H,W], or clips [B,3,T,H,W] that pan over
+    one.
 
     `mean` and `std` are those of the model's pre-processing, for pixels in 0..1.
     """
@@ -136,7 +137,9 @@ class SizeOf:
 
 @dataclass(frozen=True)
 class Chirp:
-    """Sound with the spectrum of no one in particular: three tones that glide and swell, and a little noise; in -1..1."""
+    """Sound with the spectrum of no one in particular: three tones that glide and swell, and a
+    little noise; in -1..1.
+    """
 
     kind: ClassVar[str] = "chirp"
     sampling_rate_hz: int = 16_000
@@ -147,16 +150,20 @@ class Chirp:
         generator = _generator(seed)
         time_s = torch.arange(shape[-1], dtype=torch.float64) / self.sampling_rate_hz
         low_hz, swell_hz, phase = 100 + 900 * torch.rand(3, 3, 1, generator=generator, dtype=torch.float64)
-        tones = torch.sin(6.2832 * (low_hz + 40 * time_s) * time_s + phase) * (0.5 + 0.5 * torch.sin(swell_hz / 200 * time_s))
+        tones = torch.sin(6.2832 * (low_hz + 40 * time_s) * time_s + phase) * (
+            0.5 + 0.5 * torch.sin(swell_hz / 200 * time_s)
+        )
         noise = torch.randn(shape, generator=generator, dtype=torch.float64)
         return (0.25 * tones.sum(0).expand(shape) + 0.01 * noise).to(dtype).contiguous()
 
 
 @dataclass(frozen=True)
 class OutputOf:
-    """What another method of the program answered to its own check input: of its `first` case, the smallest, or its `last`.
+    """What another method of the program answered to its own check input: of its `first` case, the
+    smallest, or its `last`.
 
-    Where this input's batch is larger than that answer's, the answer is repeated; where it is smaller, cut.
+    Where this input's batch is larger than that answer's, the answer is repeated; where it is
+    smaller, cut.
     """
 
     kind: ClassVar[str] = "output_of"

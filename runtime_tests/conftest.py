@@ -1,4 +1,6 @@
-"""The real models, built once a session for phone and server by the command a user types; EDGEEXPORT_ARTIFACTS is a folder to keep them in."""
+"""The real models, built once a session for phone and server by the command a user types;
+EDGEEXPORT_ARTIFACTS is a folder to keep them in.
+"""
 
 import os
 import sys
@@ -28,10 +30,15 @@ LONGEST_FIRST = ("mvit", "blip", "whisper", "sam2", "edgetam", "yolo", "micro")
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the mark
 def pytest_collection_modifyitems(items):
-    """All tests of one model run in one process of pytest-xdist, which builds it; those without a model by file."""
+    """All tests of one model run in one process of pytest-xdist, which builds it; those without a
+    model by file.
+    """
 
     def group(item):
-        used = {*item.fixturenames, *map(str, getattr(item, "callspec", None) and item.callspec.params.values() or ())}
+        used = {
+            *item.fixturenames,
+            *map(str, getattr(item, "callspec", None) and item.callspec.params.values() or ()),
+        }
         return next((model for model in LONGEST_FIRST if model in used), item.path.stem)
 
     for item in items:
@@ -62,10 +69,23 @@ yolo = _model(MODELS["yolo"], "--batch", "1:16")
 @pytest.fixture(scope="session")
 def micro(tmp_path_factory):
     """The micro MViT, built as a user's own model is."""
-    out = Path(os.environ.get("EDGEEXPORT_ARTIFACTS") or tmp_path_factory.mktemp("artifacts")) / MODELS["micro"]
+    out = (
+        Path(os.environ.get("EDGEEXPORT_ARTIFACTS") or tmp_path_factory.mktemp("artifacts")) / MODELS["micro"]
+    )
     if not out.is_dir():
         model, weights = f"{HERE / 'micro_mvit.py'}:MODEL", HERE / "micro" / "mvit.safetensors"
-        edgeexport("build", model, "--target", "xnnpack", "--weights", weights, "--batch", "1:16", "--out", out / "edge")
+        edgeexport(
+            "build",
+            model,
+            "--target",
+            "xnnpack",
+            "--weights",
+            weights,
+            "--batch",
+            "1:16",
+            "--out",
+            out / "edge",
+        )
     return out / "edge"
 
 

@@ -5,13 +5,23 @@ import json
 from command_line import edgeexport
 
 METHODS = {
-    "micro": ("classify",), "whisper": ("decode_step", "prefill", "log_mel", "encode"), "blip": ("decode_step", "prefill", "encode_image"),
-    "sam2": ("decode_masks", "encode_image"), "edgetam": ("decode_masks", "encode_image"), "yolo": ("detect",), "mvit": ("classify",),
-}  # fmt: skip
-"""All methods of all models; beside the full MViT a micro one, of the same modules, fewer and narrower."""
+    "micro": ("classify",),
+    "whisper": ("decode_step", "prefill", "log_mel", "encode"),
+    "blip": ("decode_step", "prefill", "encode_image"),
+    "sam2": ("decode_masks", "encode_image"),
+    "edgetam": ("decode_masks", "encode_image"),
+    "yolo": ("detect",),
+    "mvit": ("classify",),
+}
+"""All methods of all models; beside the full MViT a micro one, of the same modules, fewer and
+narrower.
+"""
 
 QUICK = {("micro", "classify"), ("whisper", "decode_step"), ("blip", "decode_step")}
-"""Those that the emulator is done with in a minute: `scripts/test` runs these, `pytest runtime_tests -m emulated` all, for some hours."""
+"""Those that the emulator is done with in a minute:
+
+`scripts/test` runs these, `pytest runtime_tests -m emulated` all, for some hours.
+"""
 
 BOARDS = ("raspberry_pi_5", "raspberry_pi_4", "android_arm64_baseline")
 """The first is what tests run on; scripts/update-reference counts on all."""
@@ -19,7 +29,9 @@ BOARDS = ("raspberry_pi_5", "raspberry_pi_4", "android_arm64_baseline")
 
 def emulate(folder, board, method):
     """The findings of a check on an emulated board."""
-    done = edgeexport("check", folder, "--board", board, "--emulate", "--method", method, "--json", check=False)
+    done = edgeexport(
+        "check", folder, "--board", board, "--emulate", "--method", method, "--json", check=False
+    )
     assert done.stdout, done.stderr
     return json.loads(done.stdout)["findings"]
 

@@ -1,4 +1,5 @@
-"""A micro BLIP that says which digit is where ("seven left"): transformers' own class, small enough to be trained in minutes.
+"""A micro BLIP that says which digit is where ("seven left"): transformers' own class, small enough
+to be trained in minutes.
 
 The weights in `runtime_tests/micro/blip.safetensors` were made by `scripts/train-micro blip`.
 """
@@ -13,10 +14,26 @@ from edgeexport.models import blip
 
 SIZE = 16
 VOCAB = (
-    "[PAD]", "[DEC]", "[SEP]", "left", "right",
-    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine",
-)  # fmt: skip
-"""Words by token id. As in BLIP itself a caption starts with the decoder's token and ends with the separator."""
+    "[PAD]",
+    "[DEC]",
+    "[SEP]",
+    "left",
+    "right",
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+)
+"""Words by token id.
+
+As in BLIP itself a caption starts with the decoder's token and ends with the separator.
+"""
 PAD, START, END = 0, 1, 2
 _SIDES, _DIGITS = VOCAB.index("left"), VOCAB.index("zero")
 TRAINED_ON, HELD_OUT = range(1400), range(1400, 1797)
@@ -31,12 +48,21 @@ def config():
     from transformers import BlipConfig
 
     width = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "projection_dim": 64}
-    width["initializer_range"] = 0.1  # BLIP's own, 1e-10 for images, is for 86 M pretrained parameters: from it nothing is learnt here
+    width["initializer_range"] = (
+        0.1  # BLIP's own, 1e-10 for images, is for 86 M pretrained parameters: from it nothing is learnt here
+    )
     text = width | {
-        "vocab_size": len(VOCAB), "encoder_hidden_size": 64, "num_hidden_layers": 2, "max_position_embeddings": 16,
-        "bos_token_id": START, "eos_token_id": END, "sep_token_id": END, "pad_token_id": PAD,
-        "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
-    }  # fmt: skip
+        "vocab_size": len(VOCAB),
+        "encoder_hidden_size": 64,
+        "num_hidden_layers": 2,
+        "max_position_embeddings": 16,
+        "bos_token_id": START,
+        "eos_token_id": END,
+        "sep_token_id": END,
+        "pad_token_id": PAD,
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+    }
     vision = width | {"num_hidden_layers": 3, "image_size": SIZE, "patch_size": 4}
     return BlipConfig(text_config=text, vision_config=vision, projection_dim=64, image_text_hidden_size=64)
 
@@ -50,7 +76,9 @@ def build():
 
 
 def batch(indices, n: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """`n` images of one digit out of `indices`, left or right: float32 [n,3,S,S] in -1..1, and their captions' token ids [n,4]."""
+    """`n` images of one digit out of `indices`, left or right: float32 [n,3,S,S] in -1..1, and
+    their captions' token ids [n,4].
+    """
     from sklearn.datasets import load_digits
 
     random = np.random.default_rng(seed)
@@ -62,7 +90,9 @@ def batch(indices, n: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     for image, index, row, column in zip(images, chosen, rows, 8 * side):
         image[row : row + 8, column : column + 8] += digits.images[index] / 16.0
     pixels = torch.from_numpy(images).float()[:, None].expand(-1, 3, -1, -1) * 2.0 - 1.0
-    captions = np.stack([np.full(n, START), _DIGITS + digits.target[chosen], _SIDES + side, np.full(n, END)], axis=1)
+    captions = np.stack(
+        [np.full(n, START), _DIGITS + digits.target[chosen], _SIDES + side, np.full(n, END)], axis=1
+    )
     return pixels.contiguous(), torch.from_numpy(captions)
 
 
@@ -98,5 +128,13 @@ MODEL = replace(
     summary="micro BLIP: which digit is on which side",
     load=lambda weights: load_module(weights, build, unreleased, "micro BLIP", blip.with_head),
     assets=lambda weights: {"tokenizer.json": tokenizer()},
-    prepare={"image_size": SIZE, "mean": [0.5] * 3, "std": [0.5] * 3, "tokenizer": "tokenizer.json", "text_positions": 16, "start": START, "end": END},
+    prepare={
+        "image_size": SIZE,
+        "mean": [0.5] * 3,
+        "std": [0.5] * 3,
+        "tokenizer": "tokenizer.json",
+        "text_positions": 16,
+        "start": START,
+        "end": END,
+    },
 )

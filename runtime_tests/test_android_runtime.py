@@ -1,4 +1,6 @@
-"""Programs against a runtime library of someone's app: react-native-executorch's for Android has what the real models need, and lacks what nobody has."""
+"""Programs against a runtime library of someone's app: react-native-executorch's for Android has
+what the real models need, and lacks what nobody has.
+"""
 
 import json
 import sys
@@ -21,9 +23,14 @@ def android():
 
 @pytest.mark.parametrize("name", LONGEST_FIRST)
 def test_the_real_models_find_all_that_they_need(name, android, request):
-    found = json.loads(edgeexport("operators", request.getfixturevalue(name), "--runtime", android, "--json").stdout)
+    found = json.loads(
+        edgeexport("operators", request.getfixturevalue(name), "--runtime", android, "--json").stdout
+    )
     assert "XnnpackBackend" in found["backends"]
-    assert {verdict["machine"]: verdict["missing"] for verdict in found["runtime"]} == {"aarch64": [], "x86_64": []}
+    assert {verdict["machine"]: verdict["missing"] for verdict in found["runtime"]} == {
+        "aarch64": [],
+        "x86_64": [],
+    }
 
 
 def test_an_operator_that_is_not_there_is_named(android, tmp_path):
@@ -39,7 +46,17 @@ def test_an_operator_that_is_not_there_is_named(android, tmp_path):
 
         program = to_edge(torch.export.export(Own(), (torch.zeros(2, 3),))).to_executorch()
     (tmp_path / "own.pte").write_bytes(program.buffer)
-    done = edgeexport("operators", tmp_path / "own.pte", "--runtime", android / "arm64-v8a" / "libexecutorch.so", "--json", check=False)
+    done = edgeexport(
+        "operators",
+        tmp_path / "own.pte",
+        "--runtime",
+        android / "arm64-v8a" / "libexecutorch.so",
+        "--json",
+        check=False,
+    )
     assert done.returncode == 1 and "for aarch64 lacks own::add.out." in done.stderr
     found = json.loads(done.stdout)
-    assert [operator["name"] for operator in found["operators"]] == ["aten::mul.out", "own::add.out"] and found["runtime"][0]["missing"] == ["own::add.out"]
+    assert [operator["name"] for operator in found["operators"]] == [
+        "aten::mul.out",
+        "own::add.out",
+    ] and found["runtime"][0]["missing"] == ["own::add.out"]

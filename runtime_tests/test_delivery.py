@@ -32,7 +32,10 @@ def test_a_new_version_with_the_same_weights_costs_its_program(micro, tmp_path):
     edgeexport("build", model, "--target", "xnnpack", "--weights", weights, "--batch", "1:2", "--out", other)
     manifest = delivered(tmp_path / "both", f"wide={micro}", f"narrow={other}")
     wide, narrow = (set(manifest["programs"][name]["data"]) for name in ("wide", "narrow"))
-    assert sum(manifest["files"][name]["size_bytes"] for name in wide & narrow) > 0.9 * told["weights"]["size_bytes"]
+    assert (
+        sum(manifest["files"][name]["size_bytes"] for name in wide & narrow)
+        > 0.9 * told["weights"]["size_bytes"]
+    )
     for name, artifact in (("old", micro), ("new", other)):
         delivered(tmp_path / name, artifact)
     found = json.loads(edgeexport("delta", tmp_path / "old", tmp_path / "new", "--json").stdout)

@@ -1,4 +1,6 @@
-"""The phone's programs on an emulated Raspberry Pi: the same answers, and as many instructions as ever. `-m emulated` runs all of them."""
+"""The phone's programs on an emulated Raspberry Pi: the same answers, and as many instructions as
+ever. `-m emulated` runs all of them.
+"""
 
 import shutil
 
@@ -10,7 +12,10 @@ MISSING = [tool for tool in ("qemu-aarch64", "aarch64-linux-gnu-g++") if shutil.
 
 pytestmark = [
     pytest.mark.emulated,
-    pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)} (apt install qemu-user g++-aarch64-linux-gnu)"),
+    pytest.mark.skipif(
+        bool(MISSING),
+        reason=f"not installed: {', '.join(MISSING)} (apt install qemu-user g++-aarch64-linux-gnu)",
+    ),
 ]
 
 
@@ -18,9 +23,10 @@ pytestmark = [
     ("name", "method"),
     [
         pytest.param(name, method, marks=[] if (name, method) in QUICK else [pytest.mark.slow])
-        for name, methods in METHODS.items() for method in methods
+        for name, methods in METHODS.items()
+        for method in methods
     ],
-)  # fmt: skip
+)
 def test_the_program_answers_the_same_and_takes_as_many_instructions_as_ever(name, method, request):
     findings = emulate(request.getfixturevalue(name), BOARDS[0], method)
     assert [f for f in findings if not f["passed"]] == []

@@ -1,7 +1,9 @@
-"""What fails when these models are captured, what torch says today, and that the fix works: docs/known-failures.md as tests.
+"""What fails when these models are captured, what torch says today, and that the fix works:
+docs/known-failures.md as tests.
 
-Each on the real architecture with few, narrow layers, where the failure does not depend on size. The failures are those of PyTorch's tutorial
-on torch.export's common challenges, and those met since. tests/models/ shows what happens after capture.
+Each on the real architecture with few, narrow layers, where the failure does not depend on size.
+The failures are those of PyTorch's tutorial on torch.export's common challenges, and those met
+since. tests/models/ shows what happens after capture.
 """
 
 import micro_blip
@@ -55,8 +57,12 @@ def test_mvit_without_dynamic_shapes_takes_one_batch(small_mvit):
 
 
 def test_mvit_with_a_dynamic_batch_takes_each_from_1(small_mvit):
-    """The tutorial writes min=2, for the specialisation of 0 and 1; with an example of 2, min=1 holds today."""
-    program = export(small_mvit, (clips(2),), dynamic_shapes={"x": {0: Dim("batch", min=1, max=16)}}, strict=False)
+    """The tutorial writes min=2, for the specialisation of 0 and 1; with an example of 2, min=1
+    holds today.
+    """
+    program = export(
+        small_mvit, (clips(2),), dynamic_shapes={"x": {0: Dim("batch", min=1, max=16)}}, strict=False
+    )
     (bounds,) = program.range_constraints.values()
     assert (bounds.lower, bounds.upper) == (1, 16)
     for batch in (1, 4, 16):
@@ -68,7 +74,9 @@ def test_mvit_with_a_dynamic_batch_takes_each_from_1(small_mvit):
 
 
 def test_mvit_with_an_example_of_one_clip_is_specialised(small_mvit):
-    with pytest.raises(Exception, match="You marked batch as dynamic but your code specialized it to be a constant"):
+    with pytest.raises(
+        Exception, match="You marked batch as dynamic but your code specialized it to be a constant"
+    ):
         export(small_mvit, (clips(1),), dynamic_shapes={"x": {0: Dim("batch", min=1, max=16)}}, strict=False)
 
 
@@ -76,18 +84,32 @@ def test_mvit_with_an_example_of_one_clip_is_specialised(small_mvit):
 def whisper():
     from transformers import WhisperConfig, WhisperForConditionalGeneration
 
-    layers = {f"{part}_{what}": size for part in ("encoder", "decoder") for what, size in (("layers", 1), ("attention_heads", 2), ("ffn_dim", 32))}
+    layers = {
+        f"{part}_{what}": size
+        for part in ("encoder", "decoder")
+        for what, size in (("layers", 1), ("attention_heads", 2), ("ffn_dim", 32))
+    }
     settings = WhisperConfig(
-        vocab_size=64, d_model=16, max_source_positions=50, max_target_positions=16, pad_token_id=0, bos_token_id=1, eos_token_id=2,
-        decoder_start_token_id=1, **layers,
-    )  # fmt: skip
+        vocab_size=64,
+        d_model=16,
+        max_source_positions=50,
+        max_target_positions=16,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+        decoder_start_token_id=1,
+        **layers,
+    )
     return WhisperForConditionalGeneration(settings).eval()
 
 
 SPEECH = (torch.randn(1, 80, 100), torch.ones(1, 100), torch.tensor([[1, 1, 1, 1]]))
 
 
-@pytest.mark.parametrize(("strict", "says"), [(True, "unrecognized type.*EncoderDecoderCache"), (False, "EncoderDecoderCache.*not a known type")])
+@pytest.mark.parametrize(
+    ("strict", "says"),
+    [(True, "unrecognized type.*EncoderDecoderCache"), (False, "EncoderDecoderCache.*not a known type")],
+)
 def test_whisper_returns_a_cache_that_no_mode_knows(whisper, strict, says):
     """The tutorial's fix, strict=False, is none any more."""
     with pytest.raises((AssertionError, RuntimeError), match=says):
@@ -97,7 +119,10 @@ def test_whisper_returns_a_cache_that_no_mode_knows(whisper, strict, says):
 def test_whisper_without_its_cache_is_captured(whisper):
     program = export(whisper, SPEECH, {"use_cache": False}, strict=False)
     with torch.no_grad():
-        said, wanted = program.module()(*SPEECH, use_cache=False).logits, whisper(*SPEECH, use_cache=False).logits
+        said, wanted = (
+            program.module()(*SPEECH, use_cache=False).logits,
+            whisper(*SPEECH, use_cache=False).logits,
+        )
     assert torch.allclose(said, wanted, atol=1e-5)
 
 
@@ -111,7 +136,9 @@ def blip():
 
 
 class Caption(nn.Module):
-    """BLIP as its authors' forward has it: the first token is overwritten in place, of an input or of tokens made here."""
+    """BLIP as its authors' forward has it: the first token is overwritten in place, of an input or
+    of tokens made here.
+    """
 
     def __init__(self, blip, clone: bool):
         super().__init__()
@@ -128,7 +155,10 @@ IMAGE = torch.randn(1, 3, micro_blip.SIZE, micro_blip.SIZE)
 
 
 def test_blip_overwriting_a_constant_is_captured_today(blip):
-    """The tutorial: "cannot mutate tensors with frozen storage". Gone, and the numbers are right."""
+    """The tutorial: "cannot mutate tensors with frozen storage".
+
+    Gone, and the numbers are right.
+    """
     program = export(Caption(blip, clone=False), (IMAGE,), strict=False)
     with torch.no_grad():
         assert torch.allclose(program.module()(IMAGE), Caption(blip, clone=True)(IMAGE), atol=1e-5)
@@ -136,7 +166,9 @@ def test_blip_overwriting_a_constant_is_captured_today(blip):
 
 @pytest.mark.parametrize(("clone", "outputs"), [(False, 2), (True, 1)])
 def test_blip_overwriting_an_input_gives_the_emitted_file_one_output_more(blip, clone, outputs):
-    """Why the clone is right still: the caller's tokens would be changed, and come back as the first output."""
+    """Why the clone is right still: the caller's tokens would be changed, and come back as the
+    first output.
+    """
     from executorch.exir import to_edge
     from executorch.runtime import Runtime
 
@@ -178,7 +210,9 @@ class Predictor:
     def __init__(self):
         from transformers import Sam2Config, Sam2MaskDecoderConfig, Sam2Model, Sam2PromptEncoderConfig
 
-        decoder = Sam2MaskDecoderConfig(hidden_size=32, mlp_dim=64, num_attention_heads=2, iou_head_hidden_dim=32)
+        decoder = Sam2MaskDecoderConfig(
+            hidden_size=32, mlp_dim=64, num_attention_heads=2, iou_head_hidden_dim=32
+        )
         prompts = Sam2PromptEncoderConfig(hidden_size=32, image_size=64)
         self.model = Sam2Model(Sam2Config(prompt_encoder_config=prompts, mask_decoder_config=decoder)).eval()
         self.set_image()
@@ -188,7 +222,9 @@ class Predictor:
 
     def predict(self, points, labels, features=None):
         features = self.features if features is None else features
-        return self.model(image_embeddings=features, input_points=points, input_labels=labels, multimask_output=True).pred_masks
+        return self.model(
+            image_embeddings=features, input_points=points, input_labels=labels, multimask_output=True
+        ).pred_masks
 
 
 class Helper(nn.Module):
@@ -216,7 +252,10 @@ def predictor():
 
 def lifted(program, predictor):
     """How many of the program's constants are features of the image."""
-    return sum(any(torch.equal(c, f) for f in predictor.features if c.shape == f.shape) for c in program.constants.values())
+    return sum(
+        any(torch.equal(c, f) for f in predictor.features if c.shape == f.shape)
+        for c in program.constants.values()
+    )
 
 
 def test_sam2_a_predictors_method_is_not_a_module(predictor):
@@ -242,4 +281,6 @@ def test_sam2_features_as_inputs_leave_nothing_baked_in(predictor):
     assert lifted(program, predictor) == 0
     predictor.set_image()
     with torch.no_grad():
-        assert torch.allclose(program.module()(*CLICKS, predictor.features), predictor.predict(*CLICKS), atol=1e-4)
+        assert torch.allclose(
+            program.module()(*CLICKS, predictor.features), predictor.predict(*CLICKS), atol=1e-4
+        )

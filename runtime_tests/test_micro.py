@@ -1,4 +1,6 @@
-"""The micro checkpoints, with learned weights: answers that mean something, from the emitted file end to end."""
+"""The micro checkpoints, with learned weights: answers that mean something, from the emitted file
+end to end.
+"""
 
 import json
 from pathlib import Path
@@ -37,7 +39,8 @@ def test_directions_of_digits_never_seen(micro, eager):
     with torch.no_grad():
         assert torch.equal(answers, eager(clips).argmax(1))
     assert (answers == directions).float().mean() >= 0.9
-    # Played backwards a clip shows the same frames and another direction: it is the motion that is seen.
+    # Played backwards a clip shows the same frames and another direction: it is the motion that is
+    # seen.
     opposite = torch.tensor([1, 0, 3, 2])[directions]
     assert (said(program, clips.flip(2)) == opposite).float().mean() >= 0.9
 
@@ -69,8 +72,12 @@ def test_captions_of_digits_never_seen(micro_captioner):
     with torch.no_grad():
         tokens = module.generate(pixel_values=pixels, max_new_tokens=4, num_beams=1, do_sample=False)
     program = edgeexport.open(micro_captioner)
-    found = [generate(program, [micro_blip.START], 4, program["encode_image"](image[None])) for image in pixels]
-    eager, emitted, wanted = ([micro_blip.decode(row) for row in rows] for rows in (tokens.tolist(), found, captions.tolist()))
+    found = [
+        generate(program, [micro_blip.START], 4, program["encode_image"](image[None])) for image in pixels
+    ]
+    eager, emitted, wanted = (
+        [micro_blip.decode(row) for row in rows] for rows in (tokens.tolist(), found, captions.tolist())
+    )
     assert emitted == eager and all(len(text.split()) == 2 for text in wanted)
     exact = sum(a == b for a, b in zip(emitted, wanted)) / len(wanted)
     print(f"exact captions of held-out digits, from the .pte: {exact:.3f}")
@@ -84,10 +91,29 @@ def test_a_picture_is_captioned_in_words_and_a_prompt_is_continued(micro_caption
         levels = ((pixels[index].permute(1, 2, 0) + 1.0) * 127.5).round().clamp(0, 255).to(torch.uint8)
         Image.fromarray(levels.numpy()).save(tmp_path / "digit.png")
         wanted = micro_blip.decode(captions[index].tolist())
-        right += json.loads(command("run", micro_captioner, "--image", tmp_path / "digit.png", "--max-tokens", "4", "--json").stdout)["caption"] == wanted
+        right += (
+            json.loads(
+                command(
+                    "run", micro_captioner, "--image", tmp_path / "digit.png", "--max-tokens", "4", "--json"
+                ).stdout
+            )["caption"]
+            == wanted
+        )
     assert right >= 3
     side = wanted.split()[1]
-    said = json.loads(command("run", micro_captioner, "--image", tmp_path / "digit.png", "--prompt", "three", "--max-tokens", "4", "--json").stdout)
+    said = json.loads(
+        command(
+            "run",
+            micro_captioner,
+            "--image",
+            tmp_path / "digit.png",
+            "--prompt",
+            "three",
+            "--max-tokens",
+            "4",
+            "--json",
+        ).stdout
+    )
     assert said["caption"] == f"three {side}"
 
 

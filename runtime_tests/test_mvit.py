@@ -32,7 +32,9 @@ def test_every_batch_is_right_and_4_is_refused(mvit):
 
 @pytest.mark.slow
 def test_every_batch_to_16_is_right_and_17_is_refused(tmp_path):
-    """Where other exporters' programs die: convolutions' backends guard a batch of 16 (edgeexport/compiler/backend_guards.py)."""
+    """Where other exporters' programs die: convolutions' backends guard a batch of 16
+    (edgeexport/compiler/backend_guards.py).
+    """
     command("build", "mvit", "--weights", "random", "--batch", "1:16", "--out", tmp_path / "mvit")
     right_up_to(16, [1, 2, 3, 7, 13, 16], tmp_path / "mvit")
 
@@ -67,7 +69,9 @@ def test_a_video_gives_five_classes_by_name_and_they_are_eagers(mvit, video):
 
     model = models.model("mvit-v1-b")
     frames = read_frames(Path(video), 7.5)
-    clips = torch.cat([clip_tensor(frames, start, model.prepare) for start in clip_starts(len(frames), 16, 3)])
+    clips = torch.cat(
+        [clip_tensor(frames, start, model.prepare) for start in clip_starts(len(frames), 16, 3)]
+    )
     with torch.no_grad():
         best = models.load("mvit-v1-b", Weights("random", 0))[0](clips).softmax(-1).mean(0).topk(5)
     assert [c["label"] for c in said["top5"]] == [model.prepare["labels"][i] for i in best.indices.tolist()]
@@ -77,5 +81,7 @@ def test_a_video_gives_five_classes_by_name_and_they_are_eagers(mvit, video):
 def test_a_folder_of_frames_does_too(mvit, tmp_path):
     for index in range(20):
         Image.new("RGB", (340, 256), (12 * index, 40, 90)).save(tmp_path / f"{index:03}.png")
-    said = json.loads(command("run", mvit, "--video", tmp_path, "--clips", "1", "--threads", "1", "--json").stdout)
+    said = json.loads(
+        command("run", mvit, "--video", tmp_path, "--clips", "1", "--threads", "1", "--json").stdout
+    )
     assert said["frames"] == 20 and said["clips"] == 1 and sum(c["probability"] for c in said["top5"]) <= 1.0

@@ -1,4 +1,6 @@
-"""The real models' pipelines in Kotlin, on the JVM: with the program's recorded answers they make the same calls, and say the same, as in Python."""
+"""The real models' pipelines in Kotlin, on the JVM: with the program's recorded answers they make
+the same calls, and say the same, as in Python.
+"""
 
 import sys
 from pathlib import Path
@@ -22,7 +24,16 @@ def kotlin():
 
 @pytest.mark.parametrize(
     ("model", "given"),
-    [("sam2", {}), ("edgetam", {}), ("mvit", {}), ("micro", {}), ("blip", {}), ("yolo", {}), ("whisper", {"audio": str(BECKETT)}), ("whisper", {})],
+    [
+        ("sam2", {}),
+        ("edgetam", {}),
+        ("mvit", {}),
+        ("micro", {}),
+        ("blip", {}),
+        ("yolo", {}),
+        ("whisper", {"audio": str(BECKETT)}),
+        ("whisper", {}),
+    ],
     ids=["sam2", "edgetam", "mvit", "micro", "blip", "yolo", "whisper", "whisper, tones"],
 )
 def test_kotlin_says_what_python_says(request, kotlin, tmp_path, model, given):
@@ -33,6 +44,8 @@ def test_kotlin_says_what_python_says(request, kotlin, tmp_path, model, given):
         assert golden.runs[0]["result"]["text"], "speech was heard"
     write(golden, tmp_path / "golden")
     tokenizer = edge / "tokenizer.json"
-    for figures in kotlin.replay(tmp_path / "golden", edge / "manifest.json", tokenizer if tokenizer.is_file() else None):
+    for figures in kotlin.replay(
+        tmp_path / "golden", edge / "manifest.json", tokenizer if tokenizer.is_file() else None
+    ):
         print(model, figures)
         assert figures["inputs of calls"] == 0, "normalised pixels and samples are the same to the last bit"

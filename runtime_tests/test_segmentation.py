@@ -1,4 +1,6 @@
-"""SAM 2 tiny and EdgeTAM at full size, from the emitted file: what the build promised, and the whole pipeline on a photograph."""
+"""SAM 2 tiny and EdgeTAM at full size, from the emitted file: what the build promised, and the
+whole pipeline on a photograph.
+"""
 
 import json
 
@@ -32,7 +34,13 @@ def program(artifact):
 def test_every_finding_passed_within_the_limits(artifact, name):
     manifest = json.loads(command("show", artifact, "--json").stdout)
     assert all(f["passed"] for f in manifest["findings"])
-    relative = [v["max_abs_relative"] for f in manifest["findings"] if f["check"] == "numerics" for v in f["details"].values() if isinstance(v, dict) and "max_abs_relative" in v]
+    relative = [
+        v["max_abs_relative"]
+        for f in manifest["findings"]
+        if f["check"] == "numerics"
+        for v in f["details"].values()
+        if isinstance(v, dict) and "max_abs_relative" in v
+    ]
     assert len(relative) >= 24 and max(relative) <= 1e-3
     methods = {m["name"]: m for m in manifest["methods"]}
     assert methods["encode_image"]["planned_memory_bytes"] <= PLANNED_BYTES[name]
@@ -65,8 +73,21 @@ def original(name):
         (["--box", "170,20,480,390"], [[170.0, 20.0], [480.0, 390.0]], [2, 3], False),
     ],
 )
-def test_a_photo_and_clicks_give_the_mask_that_transformers_gives(artifact, photo, original, tmp_path, options, points, labels, multi):
-    done = command("run", artifact, "--image", photo, *options, "--mask", tmp_path / "mask.png", "--overlay", tmp_path / "overlay.png", "--json")
+def test_a_photo_and_clicks_give_the_mask_that_transformers_gives(
+    artifact, photo, original, tmp_path, options, points, labels, multi
+):
+    done = command(
+        "run",
+        artifact,
+        "--image",
+        photo,
+        *options,
+        "--mask",
+        tmp_path / "mask.png",
+        "--overlay",
+        tmp_path / "overlay.png",
+        "--json",
+    )
     said = json.loads(done.stdout)
     mask = np.asarray(Image.open(tmp_path / "mask.png")) > 127
     assert mask.shape == (400, 600) and said["mask_pixels"] == mask.sum()
@@ -77,9 +98,19 @@ def test_a_photo_and_clicks_give_the_mask_that_transformers_gives(artifact, phot
     pixels = to_tensor(read_photo(photo), 1024, 1024, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
     scaled = torch.tensor([[points]]) * torch.tensor([1024 / 600, 1024 / 400])
     with torch.no_grad():
-        want = original(pixel_values=pixels, input_points=scaled, input_labels=torch.tensor([[labels]], dtype=torch.int32), multimask_output=multi)
+        want = original(
+            pixel_values=pixels,
+            input_points=scaled,
+            input_labels=torch.tensor([[labels]], dtype=torch.int32),
+            multimask_output=multi,
+        )
     best = int(want.iou_scores[0, 0].argmax())
-    full = torch.nn.functional.interpolate(want.pred_masks[:, 0, best : best + 1], (400, 600), mode="bilinear", align_corners=False)[0, 0] > 0
+    full = (
+        torch.nn.functional.interpolate(
+            want.pred_masks[:, 0, best : best + 1], (400, 600), mode="bilinear", align_corners=False
+        )[0, 0]
+        > 0
+    )
     union = (full.numpy() | mask).sum()
     assert (full.numpy() & mask).sum() / union >= 0.999
     assert said["iou_score"] == pytest.approx(float(want.iou_scores[0, 0, best]), abs=1e-4)
@@ -94,11 +125,22 @@ def test_one_point_too_many_is_refused(program):
     method = program["decode_masks"]
     features = [torch.zeros(i.sized({"batch": 1, "points": 17})) for i in method.inputs[:3]]
     with pytest.raises(InputError, match="points = 17.*takes 1 to 16"):
-        method(*features, torch.zeros(1, 17, 2), torch.zeros(1, 17, dtype=torch.int32), torch.zeros(1, 1, 256, 256), torch.zeros(1))
+        method(
+            *features,
+            torch.zeros(1, 17, 2),
+            torch.zeros(1, 17, dtype=torch.int32),
+            torch.zeros(1, 1, 256, 256),
+            torch.zeros(1),
+        )
 
 
 def test_wrong_images_and_prompts_exit_with_2(artifact, photo, tmp_path):
     (tmp_path / "not.jpg").write_bytes(b"x")
-    for options in (["--image", tmp_path / "not.jpg", "--point", "1,1"], ["--image", photo], ["--image", photo, "--point", "9999,1"], ["--image", photo, "--pint", "1,1"]):
+    for options in (
+        ["--image", tmp_path / "not.jpg", "--point", "1,1"],
+        ["--image", photo],
+        ["--image", photo, "--point", "9999,1"],
+        ["--image", photo, "--pint", "1,1"],
+    ):
         done = command("run", artifact, *options, check=False)
         assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr

@@ -14,7 +14,9 @@ TOY_TEXT = f"{Path(__file__).parent / 'toy_text.py'}:MODEL"
 
 
 def built_once(tmp_path_factory, name, model, targets, **options):
-    """The artifacts of `model`, one a target, built once for all processes of pytest-xdist; tests must not change them."""
+    """The artifacts of `model`, one a target, built once for all processes of pytest-xdist; tests
+    must not change them.
+    """
     from filelock import FileLock
 
     from edgeexport.artifact.folder import open_artifact

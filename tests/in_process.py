@@ -1,4 +1,6 @@
-"""The command line without a process of its own, which takes seconds to import PyTorch and ExecuTorch; tests/test_cli.py and runtime_tests start it for real."""
+"""The command line without a process of its own, which takes seconds to import PyTorch and
+ExecuTorch; tests/test_cli.py and runtime_tests start it for real.
+"""
 
 import contextlib
 import io
@@ -14,7 +16,11 @@ def run_command(*arguments) -> subprocess.CompletedProcess:
     """What `edgeexport ARGUMENTS` prints, and its exit code."""
     command, code = ["edgeexport", *map(str, arguments)], 0
     out, err, interrupt = io.StringIO(), io.StringIO(), signal.getsignal(signal.SIGINT)
-    with mock.patch.object(sys, "argv", command), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    with (
+        mock.patch.object(sys, "argv", command),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
         try:
             main()
         except SystemExit as ended:

@@ -1,4 +1,6 @@
-"""The server path on a toy that writes: one capture for both targets, state held outside, a package that guards itself."""
+"""The server path on a toy that writes: one capture for both targets, state held outside, a package
+that guards itself.
+"""
 
 import json
 import re
@@ -51,19 +53,36 @@ def step(program, token, position, *crossed):
 
 def test_both_targets_come_of_one_capture_and_say_the_same(artifacts, server):
     edge, package = (a.manifest for a in artifacts)
-    assert edge["weights"]["sha256"] == package["weights"]["sha256"] and edge["target"] == "xnnpack" and package["target"] == "aoti"
+    assert (
+        edge["weights"]["sha256"] == package["weights"]["sha256"]
+        and edge["target"] == "xnnpack"
+        and package["target"] == "aoti"
+    )
     assert edge["files"]["golden.safetensors"] == package["files"]["golden.safetensors"]
     program = edgeexport.open(artifacts[0].path)
     for each in (program, server):
         prefill(each, [3, 1, 4], 0, *about(each))
-    torch.testing.assert_close(step(program, 1, 3, *about(program)), step(server, 1, 3, *about(server)), atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        step(program, 1, 3, *about(program)), step(server, 1, 3, *about(server)), atol=1e-5, rtol=0
+    )
 
 
 def test_every_check_of_a_package_ran_and_the_manifest_says_how_it_was_made(artifacts):
     manifest = artifacts[1].manifest
-    assert {f["check"] for f in manifest["findings"]} == {"loads", "cpu_isa", "numerics", "dynamic_bounds", "state", "package_size"}
+    assert {f["check"] for f in manifest["findings"]} == {
+        "loads",
+        "cpu_isa",
+        "numerics",
+        "dynamic_bounds",
+        "state",
+        "package_size",
+    }
     settings = manifest["recipe"]["settings"]
-    assert settings["cpu_isa"]["name"] == "x86-64-v3" and settings["device"] == "cpu" and "avx2" in settings["cpu_isa"]["flags"]
+    assert (
+        settings["cpu_isa"]["name"] == "x86-64-v3"
+        and settings["device"] == "cpu"
+        and "avx2" in settings["cpu_isa"]["flags"]
+    )
     assert all(m["compiled"]["compile_s"] > 0 and m["delegation"] is None for m in manifest["methods"])
 
 
@@ -87,7 +106,9 @@ def test_a_pte_holds_one_conversation(artifacts):
 
 def test_a_prompt_that_would_end_behind_the_cache_is_refused(server):
     """In the library it is an index out of range in a parallel loop, which ends the process."""
-    with pytest.raises(edgeexport.EdgeExportError, match="holds 10, the first of 3 tokens; the last may be at 11"):
+    with pytest.raises(
+        edgeexport.EdgeExportError, match="holds 10, the first of 3 tokens; the last may be at 11"
+    ):
         prefill(server, [1, 2, 3], 10, *about(server))
     prefill(server, [1, 2], 10, *about(server))
 
@@ -107,13 +128,25 @@ except RuntimeError as error:
 @pytest.mark.parametrize(
     ("weights", "shape", "dtype", "said"),
     [
-        ("weights", "1,256,32", "float32", r"answered \[\[2, 256, 16\], \[2, 16, 256\]\]"), ("weights", "1,256,32", "float64", "refused .*dtype"),
-        ("weights", "1,255,32", "float32", "refused .*unmatched dim value at 1"), ("weights", "2,256,32", "float32", "refused .*dim value at 0"),
+        ("weights", "1,256,32", "float32", r"answered \[\[2, 256, 16\], \[2, 16, 256\]\]"),
+        ("weights", "1,256,32", "float64", "refused .*dtype"),
+        ("weights", "1,255,32", "float32", "refused .*unmatched dim value at 1"),
+        ("weights", "2,256,32", "float32", "refused .*dim value at 0"),
         ("none", "1,256,32", "float32", "refused .*weights of this package are not loaded"),
     ],
-)  # fmt: skip
+)
 def test_plain_torch_is_refused_by_the_library_itself(artifacts, weights, shape, dtype, said):
-    command = [sys.executable, "-W", "ignore", "-c", PLAIN, str(artifacts[1].program_path), weights, shape, dtype]
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-c",
+        PLAIN,
+        str(artifacts[1].program_path),
+        weights,
+        shape,
+        dtype,
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     assert re.search(said, done.stdout), done.stdout + done.stderr
 
@@ -129,7 +162,9 @@ def test_a_size_above_the_greatest_is_refused_by_the_library_itself(artifacts, s
 
 
 def test_loops_are_parallel_at_batch_1_too():
-    """With an example of two and two threads Inductor itself makes nothing parallel but the batch."""
+    """With an example of two and two threads Inductor itself makes nothing parallel but the
+    batch.
+    """
     from torch._inductor.utils import fresh_cache, run_and_get_code
 
     from edgeexport.compiler.server_compilation import _any_batch
@@ -168,7 +203,9 @@ def test_attention_of_a_text_decoder_stays_as_it_is_written():
         counters.clear()
         with fresh_cache(), torch.no_grad():
             compiled = torch.compile(lambda *tensors: attend(*tensors, heads=2), options=options)
-            torch.testing.assert_close(compiled(query, keys, values), attend(query, keys, values, heads=2), atol=1e-5, rtol=0)
+            torch.testing.assert_close(
+                compiled(query, keys, values), attend(query, keys, values, heads=2), atol=1e-5, rtol=0
+            )
         return counters["inductor"]["fuse_attention"]
 
     try:
@@ -183,7 +220,9 @@ def test_only_programs_with_state_are_compiled_as_text_decoders(artifacts):
     from edgeexport.catalog import recipe
 
     programs = load_programs(artifacts[1].path / "programs.pt2")
-    settings = {name: bool(recipe("aoti", "fp32", {})._for_state(program)) for name, program in programs.items()}
+    settings = {
+        name: bool(recipe("aoti", "fp32", {})._for_state(program)) for name, program in programs.items()
+    }
     assert settings == {"encode": False, "prefill": True, "decode_step": True}
 
 
@@ -193,7 +232,14 @@ def run_package(tmp_path_factory):
     if shutil.which("cmake") is None:
         pytest.skip("cmake is not installed: apt install cmake")
     folder = tmp_path_factory.mktemp("cpp")
-    configure = ["cmake", "-S", str(HERE.parent / "examples" / "cpp"), "-B", str(folder), f"-DCMAKE_PREFIX_PATH={torch.utils.cmake_prefix_path}"]
+    configure = [
+        "cmake",
+        "-S",
+        str(HERE.parent / "examples" / "cpp"),
+        "-B",
+        str(folder),
+        f"-DCMAKE_PREFIX_PATH={torch.utils.cmake_prefix_path}",
+    ]
     for command in (configure, ["cmake", "--build", str(folder)]):
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
@@ -202,7 +248,11 @@ def run_package(tmp_path_factory):
 
 def call(program, package, method, tensors, folder, around=()):
     torch.save(list(tensors), folder / "in.pt")
-    done = subprocess.run([*around, program, package, method, folder / "in.pt", folder / "out.pt"], capture_output=True, text=True)
+    done = subprocess.run(
+        [*around, program, package, method, folder / "in.pt", folder / "out.pt"],
+        capture_output=True,
+        text=True,
+    )
     return torch.load(folder / "out.pt") if done.returncode == 0 else done.stderr
 
 
@@ -211,7 +261,9 @@ def test_cpp_runs_a_method_with_state(run_package, artifacts, server, tmp_path):
     conversation = server.session()
     (wanted,) = conversation["prefill"](tokens, start, *crossed)
     state = server.session().state_of("prefill")
-    logits, *after = call(run_package, artifacts[1].program_path, "prefill", (tokens, start, *crossed, *state), tmp_path)
+    logits, *after = call(
+        run_package, artifacts[1].program_path, "prefill", (tokens, start, *crossed, *state), tmp_path
+    )
     torch.testing.assert_close(logits, wanted, atol=1e-5, rtol=0)
     for got, want in zip(after[-2:], conversation.state_of("prefill")):
         torch.testing.assert_close(got, want, atol=1e-5, rtol=0)
@@ -219,13 +271,21 @@ def test_cpp_runs_a_method_with_state(run_package, artifacts, server, tmp_path):
 
 def test_cpp_runs_a_method_from_an_archive_of_all_artifacts(run_package, artifacts, server, tmp_path):
     x = torch.randn(1, 256, 32)
-    answers = call(run_package, edgeexport.bundle([a.path for a in artifacts], tmp_path / "all.pt2"), "encode", (x,), tmp_path)
+    answers = call(
+        run_package,
+        edgeexport.bundle([a.path for a in artifacts], tmp_path / "all.pt2"),
+        "encode",
+        (x,),
+        tmp_path,
+    )
     for got, want in zip(answers, server["encode"](x)):
         torch.testing.assert_close(got, want, atol=1e-5, rtol=0)
 
 
 def test_cpp_is_refused_by_the_library_itself(run_package, artifacts, tmp_path):
-    said = call(run_package, artifacts[1].program_path, "encode", (torch.randn(1, 256, 32).double(),), tmp_path)
+    said = call(
+        run_package, artifacts[1].program_path, "encode", (torch.randn(1, 256, 32).double(),), tmp_path
+    )
     assert "unmatched dtype" in said
 
 
@@ -233,7 +293,14 @@ def test_a_package_for_v3_runs_on_a_cpu_without_avx512(run_package, artifacts, s
     if shutil.which("qemu-x86_64") is None:
         pytest.skip("qemu-x86_64 is not installed: apt install qemu-user")
     x = torch.randn(1, 256, 32)
-    answers = call(run_package, artifacts[1].program_path, "encode", (x,), tmp_path, around=("qemu-x86_64", "-cpu", "Haswell-v4"))
+    answers = call(
+        run_package,
+        artifacts[1].program_path,
+        "encode",
+        (x,),
+        tmp_path,
+        around=("qemu-x86_64", "-cpu", "Haswell-v4"),
+    )
     assert not isinstance(answers, str), answers
     for got, want in zip(answers, server["encode"](x)):
         torch.testing.assert_close(got, want, atol=1e-5, rtol=0)
@@ -245,7 +312,22 @@ def test_wide_instructions_are_found(tmp_path):
     source.write_text("void add(float *a, const float *b) { for (int i = 0; i < 4096; ++i) a[i] += b[i]; }")
     for level, wide in (("v3", False), ("v4", True)):
         library, package = tmp_path / f"{level}.so", tmp_path / f"{level}.pt2"
-        subprocess.run(["g++", "-x", "c++", "-O3", f"-march=x86-64-{level}", "-mprefer-vector-width=512", "-shared", "-fPIC", source, "-o", library], check=True)
+        subprocess.run(
+            [
+                "g++",
+                "-x",
+                "c++",
+                "-O3",
+                f"-march=x86-64-{level}",
+                "-mprefer-vector-width=512",
+                "-shared",
+                "-fPIC",
+                source,
+                "-o",
+                library,
+            ],
+            check=True,
+        )
         with zipfile.ZipFile(package, "w") as archive:
             archive.write(library, f"{level}/data/aotinductor/add/add.so")
         (facts,) = read_libraries(package)
@@ -259,7 +341,9 @@ def edit(folder, change):
 
 
 def test_a_package_for_a_wider_cpu_is_refused_before_it_is_loaded(copy):
-    edit(copy, lambda m: m["recipe"]["settings"]["cpu_isa"].update(name="x86-64-v9", flags=["avx2", "avx9000"]))
+    edit(
+        copy, lambda m: m["recipe"]["settings"]["cpu_isa"].update(name="x86-64-v9", flags=["avx2", "avx9000"])
+    )
     with pytest.raises(ArtifactError, match="built for x86-64-v9, and this CPU has no avx9000"):
         about(edgeexport.open(copy))
 
@@ -268,17 +352,19 @@ def test_a_package_that_is_no_archive_is_a_finding(copy):
     package = copy / "toy-text.pt2"
     package.write_bytes(package.read_bytes()[:100_000])
     edit(copy, lambda m: m["files"].update({"toy-text.pt2": record(package)}))
-    (finding, *_) = edgeexport.check(copy)
+    finding, *_ = edgeexport.check(copy)
     assert not finding.passed and finding.check == "loads" and "cannot load" in finding.message
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"cpu_isa": "aarch64"}, "cannot be built on .*Build on an aarch64 machine"), ({"cpu_isa": "x86-64-v9"}, "no CPU instruction set level"),
-        ({"device": "tpu"}, "There is no device 'tpu'"), ({"target": "xnnpack", "cpu_isa": "native"}, "xnnpack has no setting --cpu-isa"),
+        ({"cpu_isa": "aarch64"}, "cannot be built on .*Build on an aarch64 machine"),
+        ({"cpu_isa": "x86-64-v9"}, "no CPU instruction set level"),
+        ({"device": "tpu"}, "There is no device 'tpu'"),
+        ({"target": "xnnpack", "cpu_isa": "native"}, "xnnpack has no setting --cpu-isa"),
     ],
-)  # fmt: skip
+)
 def test_wrong_settings_are_refused_before_any_work(tmp_path, options, said):
     with pytest.raises(UsageError, match=said):
         edgeexport.build(TOY_TEXT, weights="random", out=tmp_path / "out", **{"target": "aoti", **options})
@@ -308,7 +394,19 @@ def test_two_targets_need_two_folders_and_differ(tmp_path):
 
     with pytest.raises(UsageError, match="given twice"):
         build_targets(TOY_TEXT, targets=("aoti", "aoti"), weights="random")
-    command = [sys.executable, "-m", "edgeexport", "build", TOY_TEXT, "--target", "aoti", "--target", "xnnpack", "--out", str(tmp_path / "x")]
+    command = [
+        sys.executable,
+        "-m",
+        "edgeexport",
+        "build",
+        TOY_TEXT,
+        "--target",
+        "aoti",
+        "--target",
+        "xnnpack",
+        "--out",
+        str(tmp_path / "x"),
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2 and "2 targets need 2 folders" in done.stderr
 

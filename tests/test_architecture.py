@@ -1,4 +1,6 @@
-"""The shape of the package: imports run one way, the public names are these, commands answer at once."""
+"""The shape of the package: imports run one way, the public names are these, commands answer at
+once.
+"""
 
 import ast
 import subprocess
@@ -10,10 +12,26 @@ import edgeexport
 PACKAGE = Path(edgeexport.__file__).parent
 
 ORDER = (
-    "__main__", "cli", "build", "ship", "verify", "catalog", "compiler", "models", "runtime", "artifact", "pipelines", "modeling", "method", "samplers", "progress",
+    "__main__",
+    "cli",
+    "build",
+    "ship",
+    "verify",
+    "catalog",
+    "compiler",
+    "models",
+    "runtime",
+    "artifact",
+    "pipelines",
+    "modeling",
+    "method",
+    "samplers",
+    "progress",
     "errors",
-)  # fmt: skip
-"""The rooms, and the files beside them, from the command line down: what stands further left imports what stands further right."""
+)
+"""The rooms, and the files beside them, from the command line down: what stands further left
+imports what stands further right.
+"""
 
 FILES_AT_THE_ROOT = 10
 
@@ -27,7 +45,9 @@ WITH_THE_COMPILER = {
 
 
 def imports():
-    """(file, room of the importing module, room of the imported one), imports inside functions too."""
+    """(file, room of the importing module, room of the imported one), imports inside functions
+    too.
+    """
     for path in sorted(PACKAGE.rglob("*.py")):
         room = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
         if room == "__init__":
@@ -35,7 +55,11 @@ def imports():
         for node in ast.walk(ast.parse(path.read_text())):
             names = []
             if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "edgeexport":
-                names = [node.module] if node.module != "edgeexport" else [f"edgeexport.{a.name}" for a in node.names]
+                names = (
+                    [node.module]
+                    if node.module != "edgeexport"
+                    else [f"edgeexport.{a.name}" for a in node.names]
+                )
             elif isinstance(node, ast.Import):
                 names = [a.name for a in node.names if a.name.startswith("edgeexport.")]
             for name in names:
@@ -43,40 +67,82 @@ def imports():
 
 
 def test_imports_run_one_way():
-    back = [f"{file} imports {imported}" for file, room, imported in imports() if ORDER.index(imported) < ORDER.index(room)]
+    back = [
+        f"{file} imports {imported}"
+        for file, room, imported in imports()
+        if ORDER.index(imported) < ORDER.index(room)
+    ]
     assert back == []
 
 
 def test_every_room_has_its_place_and_few_files_stand_beside_them():
-    rooms = {p.relative_to(PACKAGE).parts[0].removesuffix(".py") for p in PACKAGE.rglob("*.py")} - {"__init__"}
+    rooms = {p.relative_to(PACKAGE).parts[0].removesuffix(".py") for p in PACKAGE.rglob("*.py")} - {
+        "__init__"
+    }
     assert rooms == set(ORDER)
     assert len(list(PACKAGE.glob("*.py"))) <= FILES_AT_THE_ROOT
-    assert all((folder / "__init__.py").is_file() for folder in PACKAGE.iterdir() if folder.is_dir() and folder.name != "__pycache__")
+    assert all(
+        (folder / "__init__.py").is_file()
+        for folder in PACKAGE.iterdir()
+        if folder.is_dir() and folder.name != "__pycache__"
+    )
 
 
 def test_runtime_and_verification_work_from_the_file_alone():
-    found = {file for file, room, imported in imports() if room in WITHOUT_THE_COMPILER and imported in ("compiler", "models", "build")}
+    found = {
+        file
+        for file, room, imported in imports()
+        if room in WITHOUT_THE_COMPILER and imported in ("compiler", "models", "build")
+    }
     assert found == set(WITH_THE_COMPILER)
 
 
 def test_models_and_targets_know_nothing_of_each_other():
-    assert [file for file, room, imported in imports() if (room, imported) in (("models", "compiler"), ("compiler", "models"))] == []
+    assert [
+        file
+        for file, room, imported in imports()
+        if (room, imported) in (("models", "compiler"), ("compiler", "models"))
+    ] == []
 
 
 def test_public_names():
     assert edgeexport.__all__ == [
-        "Dim", "EdgeExportError", "Finding", "Input", "Method", "Model", "Output", "Program", "Source", "Tolerance",
-        "UsageError", "Weights", "build", "bundle", "check", "open",
-    ]  # fmt: skip
+        "Dim",
+        "EdgeExportError",
+        "Finding",
+        "Input",
+        "Method",
+        "Model",
+        "Output",
+        "Program",
+        "Source",
+        "Tolerance",
+        "UsageError",
+        "Weights",
+        "build",
+        "bundle",
+        "check",
+        "open",
+    ]
     assert all(getattr(edgeexport, name) is not None for name in edgeexport.__all__)
     assert callable(edgeexport.build) and callable(edgeexport.open) and callable(edgeexport.check)
 
 
 def test_help_models_and_mistyped_names_import_no_torch():
     """What makes them answer in a fraction of a second."""
-    for command, exit_code in ((["--help"], 0), (["models"], 0), (["models", "--json"], 0), (["build", "--help"], 0), (["build", "sma2"], 2), (["build", "mvit", "--target", "coreml"], 2)):
+    for command, exit_code in (
+        (["--help"], 0),
+        (["models"], 0),
+        (["models", "--json"], 0),
+        (["build", "--help"], 0),
+        (["build", "sma2"], 2),
+        (["build", "mvit", "--target", "coreml"], 2),
+    ):
         code = f"import sys; sys.argv = ['edgeexport', *{command!r}]\nfrom edgeexport.cli.main import main\n"
-        code += "try:\n    main()\nfinally:\n    assert not {'torch', 'transformers', 'executorch'} & set(sys.modules)"
+        code += (
+            "try:\n    main()\nfinally:\n    assert not {'torch', 'transformers', 'executorch'} &"
+            " set(sys.modules)"
+        )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
         assert done.returncode == exit_code and "AssertionError" not in done.stderr, done.stderr
 
@@ -89,6 +155,9 @@ def test_no_function_is_too_long():
 
 
 def test_importing_a_submodule_leaves_the_function_of_its_name():
-    code = "import edgeexport, edgeexport.build; from edgeexport.build import build_targets; assert callable(edgeexport.build), edgeexport.build"
+    code = (
+        "import edgeexport, edgeexport.build; from edgeexport.build import build_targets; assert"
+        " callable(edgeexport.build), edgeexport.build"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

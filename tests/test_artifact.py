@@ -1,4 +1,6 @@
-"""The folder: written whole or not at all, never over something else, verified before anything is loaded."""
+"""The folder: written whole or not at all, never over something else, verified before anything is
+loaded.
+"""
 
 import errno
 import json
@@ -16,12 +18,17 @@ from edgeexport.errors import ArtifactError
 def test_opening_verifies_and_describes(toy_artifact):
     opened = open_artifact(toy_artifact.path)
     entry = opened.methods["classify"]
-    assert entry["dims"] == [{"name": "batch", "asked": [1, 17], "verified": [1, 17], "sizes": [1, 2, 3, 7, 13, 17]}]
+    assert entry["dims"] == [
+        {"name": "batch", "asked": [1, 17], "verified": [1, 17], "sizes": [1, 2, 3, 7, 13, 17]}
+    ]
     assert entry["capture"]["mode"] == "strict" and entry["inputs"][0]["layout"] == "contiguous"
     assert entry["planned_memory_bytes"] > 0 and entry["delegation"]["delegates"] >= 1
     assert opened.manifest["weights"]["sha256"] and opened.manifest["versions"]["torch"].startswith("2.13")
     assert all(f["passed"] for f in opened.manifest["findings"])
-    assert opened.manifest["timings"]["peak_rss_bytes"] > 1e6 and opened.manifest["timings"]["check_peak_rss_bytes"] > 1e6
+    assert (
+        opened.manifest["timings"]["peak_rss_bytes"] > 1e6
+        and opened.manifest["timings"]["check_peak_rss_bytes"] > 1e6
+    )
 
 
 @pytest.mark.parametrize("where", [0, 1000, -1])
@@ -106,11 +113,17 @@ def test_an_interrupted_build_leaves_nothing(tmp_path, error):
 
 def test_a_path_through_a_file_is_refused(tmp_path):
     (tmp_path / "file").write_text("x")
-    with pytest.raises(ArtifactError, match="Cannot write|choose another --out"), staged(tmp_path / "file" / "out", force=False):
+    with (
+        pytest.raises(ArtifactError, match="Cannot write|choose another --out"),
+        staged(tmp_path / "file" / "out", force=False),
+    ):
         raise AssertionError("work was begun")
 
 
-@pytest.mark.skipif(sys.platform != "linux" or shutil.which("mount") is None or os.geteuid() != 0, reason="mounting needs root on Linux")
+@pytest.mark.skipif(
+    sys.platform != "linux" or shutil.which("mount") is None or os.geteuid() != 0,
+    reason="mounting needs root on Linux",
+)
 def test_a_read_only_and_a_full_disk_are_said(tmp_path):
     import subprocess
 

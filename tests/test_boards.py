@@ -19,12 +19,21 @@ def test_every_board_has_facts_with_sources(name):
     board = boards.board(name)
     assert board.sources and board.planned_limit_bytes <= board.memory_bytes // 4
     if board.emulation:
-        assert board.emulation.cpuinfo.count("processor\t") == board.cores and f"Features\t: {' '.join(board.isa)}\n" in board.emulation.cpuinfo
+        assert (
+            board.emulation.cpuinfo.count("processor\t") == board.cores
+            and f"Features\t: {' '.join(board.isa)}\n" in board.emulation.cpuinfo
+        )
 
 
 def test_the_host_is_what_this_machine_is():
     host = boards.board("host")
-    assert host.arch == platform.machine() and host.cores == os.cpu_count() and host.memory_bytes > 1e9 and host.isa and host.cpu_isa == "native"
+    assert (
+        host.arch == platform.machine()
+        and host.cores == os.cpu_count()
+        and host.memory_bytes > 1e9
+        and host.isa
+        and host.cpu_isa == "native"
+    )
 
 
 @pytest.fixture
@@ -45,8 +54,16 @@ def own(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("memory_bytes = 2_147_483_648", "memory_gb = 2", r"mine.toml, line 4: .*'memory_gb' was unexpected|'memory_bytes' is a required property"),
-        ("planned_memory_bytes = 500_000_000", 'planned_memory_bytes = "500 MB"', r"mine.toml, line \d+: '500 MB' is not of type 'integer'"),
+        (
+            "memory_bytes = 2_147_483_648",
+            "memory_gb = 2",
+            r"mine.toml, line 4: .*'memory_gb' was unexpected|'memory_bytes' is a required property",
+        ),
+        (
+            "planned_memory_bytes = 500_000_000",
+            'planned_memory_bytes = "500 MB"',
+            r"mine.toml, line \d+: '500 MB' is not of type 'integer'",
+        ),
         ("[budgets]", "[budgets]\nlatency = 5", r"mine.toml, line 17: .*'latency' was unexpected"),
         ("cores = 4", "cores = ", r"mine.toml is not TOML: .*line 3"),
         ('by = "ssh"', 'by = "usb"', r"mine.toml, line \d+: 'usb' is not one of \['ssh', 'adb'\]"),
@@ -75,7 +92,11 @@ def test_what_fits_and_what_does_not(toy_artifact, own):
     own("planned_memory_bytes = 500_000_000", "planned_memory_bytes = 100")
     path = own('backends = ["XnnpackBackend"]', 'backends = ["EthosUBackend"]')
     (failed,) = [f for f in fit(toy_artifact.path, path) if not f.passed]
-    assert failed.method == "classify" and "lacks XnnpackBackend" in failed.message and failed.limit.startswith("<= 0 MB")
+    assert (
+        failed.method == "classify"
+        and "lacks XnnpackBackend" in failed.message
+        and failed.limit.startswith("<= 0 MB")
+    )
     own("file_bytes = 1_000_000_000", "file_bytes = 10")
     assert len([f for f in fit(toy_artifact.path, path) if not f.passed]) == 2
 
@@ -99,7 +120,9 @@ def test_what_is_not_going_to_fit_is_refused_before_it_is_lowered(own, tmp_path)
 
 
 def test_a_build_for_a_board_is_checked_against_it_and_takes_its_cpu(tmp_path):
-    artifact = edgeexport.build(TOY, weights="random", batch="1:2", target="aoti", out=tmp_path / "a", board="x86_64_v3_server")
+    artifact = edgeexport.build(
+        TOY, weights="random", batch="1:2", target="aoti", out=tmp_path / "a", board="x86_64_v3_server"
+    )
     assert artifact.manifest["recipe"]["settings"]["cpu_isa"]["name"] == "x86-64-v3"
     assert [f["passed"] for f in artifact.manifest["findings"] if f["check"] == "board"] == [True] * 3
 
@@ -107,16 +130,22 @@ def test_a_build_for_a_board_is_checked_against_it_and_takes_its_cpu(tmp_path):
 MISSING = [tool for tool in ("qemu-aarch64", "aarch64-linux-gnu-g++") if shutil.which(tool) is None]
 
 
-@pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)} (apt install qemu-user g++-aarch64-linux-gnu)")
+@pytest.mark.skipif(
+    bool(MISSING), reason=f"not installed: {', '.join(MISSING)} (apt install qemu-user g++-aarch64-linux-gnu)"
+)
 @pytest.mark.parametrize("board", ["raspberry_pi_5", "android_arm64_baseline"])
 def test_the_program_runs_on_an_emulated_board(toy_artifact, board):
     done = run_command("check", toy_artifact.path, "--board", board, "--emulate", "--json")
     assert done.returncode == 0, done.stderr + done.stdout
     findings = json.loads(done.stdout)["findings"]
-    assert {"loads", "operators", "numerics", "runners", "instructions", "board"} <= {f["check"] for f in findings}
+    assert {"loads", "operators", "numerics", "runners", "instructions", "board"} <= {
+        f["check"] for f in findings
+    }
     (counted,) = [f["details"]["instructions"] for f in findings if f["check"] == "instructions"]
     (said,) = [f["measured"] for f in findings if f["check"] == "instructions"]
-    assert said.endswith("the call before +0"), "a refused call, which dynamic_bounds made before, is not counted as one"
+    assert said.endswith("the call before +0"), (
+        "a refused call, which dynamic_bounds made before, is not counted as one"
+    )
     assert counted["all"] > 4 * counted["fmla"] > 40_000 and counted["sdot"] == counted["smmla"] == 0
     (same,) = [f for f in findings if f["check"] == "runners"]
     assert same["details"]["runtime"] == f"native@{board}" and same["details"]["max_abs_relative"] < 1e-5
@@ -125,6 +154,10 @@ def test_the_program_runs_on_an_emulated_board(toy_artifact, board):
 
 def test_what_cannot_be_emulated_exits_with_2(toy_artifact, own, tmp_path):
     path = own("[emulation]", "[emulation_not]")
-    for options, said in ((["--emulate"], "needs a --board"), (["--board", path], "'emulation_not' was unexpected"), (["--board", "pi"], "There is no board 'pi'")):
+    for options, said in (
+        (["--emulate"], "needs a --board"),
+        (["--board", path], "'emulation_not' was unexpected"),
+        (["--board", "pi"], "There is no board 'pi'"),
+    ):
         done = run_command("check", toy_artifact.path, *options)
         assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr

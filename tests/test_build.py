@@ -15,7 +15,15 @@ PLACE = TOY.rpartition(":")[0]
 
 def test_findings_cover_every_check_and_every_size(toy_artifact):
     findings = toy_artifact.manifest["findings"]
-    assert {f["check"] for f in findings} == {"loads", "operators", "numerics", "dynamic_bounds", "memory", "delegation", "model_schema"}
+    assert {f["check"] for f in findings} == {
+        "loads",
+        "operators",
+        "numerics",
+        "dynamic_bounds",
+        "memory",
+        "delegation",
+        "model_schema",
+    }
     numerics = [f for f in findings if f["check"] == "numerics"]
     assert len(numerics) == 7, "six sizes of photographs, and noise"
     assert all("SQNR" in f["measured"] and "<=" in f["limit"] for f in numerics)
@@ -26,7 +34,11 @@ def test_findings_cover_every_check_and_every_size(toy_artifact):
 def test_the_manifest_says_what_each_pass_did_and_what_is_outside(toy_artifact):
     (entry,) = toy_artifact.manifest["methods"]
     changes = {p["name"]: p["changes"] for p in entry["passes"]}
-    assert changes["split_linear"] == 3 and changes["decompose_attention"] == 1 and changes["conv3d_as_conv2d"] == 0
+    assert (
+        changes["split_linear"] == 3
+        and changes["decompose_attention"] == 1
+        and changes["conv3d_as_conv2d"] == 0
+    )
     assert entry["delegation"]["outside"], "mean over tokens is not delegable"
     reasons = {o["operator"]: o["reason"] for o in entry["delegation"]["outside"]}
     assert "mean.dim only supports averaging 4D tensors" in reasons["aten::mean.dim"]
@@ -141,9 +153,9 @@ def test_lowering_that_narrows_a_dimension_is_refused(tmp_path, monkeypatch):
     """Without the guard's cure the program would be planned for 15: the build stops."""
     import contextlib
 
-    from edgeexport.compiler import capture, rewrite
+    from edgeexport.compiler import capture, edge_lowering, rewrite
 
-    for module in (capture, lower, rewrite):
+    for module in (capture, edge_lowering, rewrite):
         monkeypatch.setattr(module, "no_backend_guards", contextlib.nullcontext)
     with pytest.raises(LoweringError, match="narrowed dimension 0 .* from 17 to 15"):
         edgeexport.build(TOY, weights="random", out=tmp_path / "out")

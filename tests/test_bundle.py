@@ -1,4 +1,6 @@
-"""One archive of several artifacts: byte for byte the same again, readable by plain PyTorch, refused when it is damaged."""
+"""One archive of several artifacts: byte for byte the same again, readable by plain PyTorch,
+refused when it is damaged.
+"""
 
 import json
 import random
@@ -51,7 +53,10 @@ def test_plain_pytorch_reads_the_programs_and_the_models(archive, text_both):
     found = load_pt2(str(archive))
     methods = set(text_both[0].methods)
     assert set(found.exported_programs) == methods and set(found.aoti_runners) == methods
-    assert found.extra_files["edgeexport/aoti-fp32/manifest.json"] == (text_both[1].path / "manifest.json").read_text()
+    assert (
+        found.extra_files["edgeexport/aoti-fp32/manifest.json"]
+        == (text_both[1].path / "manifest.json").read_text()
+    )
     with zipfile.ZipFile(archive) as opened:
         root = opened.namelist()[0].partition("/")[0]
         for method, model in found.aoti_runners.items():
@@ -80,14 +85,22 @@ def test_check_and_parity_take_it_as_folders(archive):
 
 
 def test_archives_can_be_bundled_again(archive, text_both, tmp_path):
-    assert edgeexport.bundle([archive / "aoti-fp32", text_both[0].path], tmp_path / "again.pt2").stat().st_size == pytest.approx(archive.stat().st_size, rel=1e-3)
+    assert edgeexport.bundle(
+        [archive / "aoti-fp32", text_both[0].path], tmp_path / "again.pt2"
+    ).stat().st_size == pytest.approx(archive.stat().st_size, rel=1e-3)
 
 
 def test_no_byte_can_change_unnoticed(copy, text_both):
-    """Each change is refused, or was where nothing is read (padding): then what comes out is what was built."""
+    """Each change is refused, or was where nothing is read (padding): then what comes out is what
+    was built.
+    """
     good, wanted = copy.read_bytes(), [files(a.path) for a in text_both]
     draw = random.Random(0)
-    places = [draw.randrange(len(good)) for _ in range(40)] + [draw.randrange(len(good) - 20_000, len(good)) for _ in range(40)] + list(range(0, 60, 3))
+    places = (
+        [draw.randrange(len(good)) for _ in range(40)]
+        + [draw.randrange(len(good) - 20_000, len(good)) for _ in range(40)]
+        + list(range(0, 60, 3))
+    )
     refused = 0
     for place in places:
         copy.write_bytes(good[:place] + bytes([good[place] ^ (1 << draw.randrange(8))]) + good[place + 1 :])
@@ -107,7 +120,10 @@ def without(path, unwanted):
             new.writestr(name, content)
 
 
-@pytest.mark.parametrize("record", ["data/executorch/", "models/", "data/aotinductor/", "program_weight_0", "golden", "manifest.json"])
+@pytest.mark.parametrize(
+    "record",
+    ["data/executorch/", "models/", "data/aotinductor/", "program_weight_0", "golden", "manifest.json"],
+)
 def test_a_missing_record_is_named(copy, record):
     without(copy, record)
     with pytest.raises(ArtifactError, match=rf"{copy}.*{record}"):

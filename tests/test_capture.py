@@ -1,4 +1,6 @@
-"""Capture: strict then non-strict, declared ranges kept, activations not baked in; and the guard at 15."""
+"""Capture: strict then non-strict, declared ranges kept, activations not baked in; and the guard at
+15.
+"""
 
 import pytest
 import torch
@@ -101,7 +103,9 @@ class Convolution(nn.Module):
 
 
 def planned_batch(max_batch, guarded):
-    """The batch that ExecuTorch plans memory for, lowered as stock does or within no_backend_guards."""
+    """The batch that ExecuTorch plans memory for, lowered as stock does or within
+    no_backend_guards.
+    """
     import contextlib
 
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
@@ -122,7 +126,9 @@ def planned_batch(max_batch, guarded):
 def test_a_dynamic_batch_is_not_cut_to_15(max_batch, tmp_path):
     from executorch.runtime import Runtime
 
-    assert planned_batch(max_batch, guarded=False)[0] == 15, "the failure that the guard defeats; gone upstream?"
+    assert planned_batch(max_batch, guarded=False)[0] == 15, (
+        "the failure that the guard defeats; gone upstream?"
+    )
     planned, program = planned_batch(max_batch, guarded=True)
     assert planned == max_batch
     (tmp_path / "p.pte").write_bytes(program)
@@ -134,7 +140,9 @@ def test_a_dynamic_batch_is_not_cut_to_15(max_batch, tmp_path):
 
 
 class Many(torch.nn.Module):
-    """As decoders and Ultralytics' models are called: one named tensor, then as many as are given."""
+    """As decoders and Ultralytics' models are called: one named tensor, then as many as are
+    given.
+    """
 
     def forward(self, first, *more, **settings):
         return first + sum(more) if more else first * 2.0

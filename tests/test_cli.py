@@ -25,7 +25,11 @@ def test_a_process_of_its_own_says_the_same(toy_artifact, tmp_path):
     assert done.returncode == 0 and "ok" in done.stdout and "FAILED" not in done.stdout
     for arguments in (["check", tmp_path], ["build", "sma2"]):
         real, here = run(*arguments), run_command(*arguments)
-        assert real.returncode == here.returncode == 2 and real.stderr == here.stderr and real.stderr.startswith("Error: ")
+        assert (
+            real.returncode == here.returncode == 2
+            and real.stderr == here.stderr
+            and real.stderr.startswith("Error: ")
+        )
 
 
 @pytest.mark.parametrize("command", [[], ["models"], ["build"], ["check"], ["run"], ["show"]])
@@ -37,7 +41,16 @@ def test_help_has_an_example(command):
 def test_models_as_json():
     listed = json.loads(run("models", "--json").stdout)
     names = {n for m in listed["models"] for n in (m["name"], *m["aliases"])}
-    assert {"sam2", "sam2-tiny", "sam2-small", "sam2-base-plus", "sam2-large", "mvit", "mvit-v1-b", "mvit-v2-s"} <= names
+    assert {
+        "sam2",
+        "sam2-tiny",
+        "sam2-small",
+        "sam2-base-plus",
+        "sam2-large",
+        "mvit",
+        "mvit-v1-b",
+        "mvit-v2-s",
+    } <= names
     assert listed["targets"][0]["precisions"] == ["fp32"]
 
 
@@ -51,7 +64,15 @@ def test_build_check_show_and_run(tmp_path):
     assert checked["passed"] and len(checked["findings"]) > 5
     shown = run("show", out)
     assert shown.returncode == 0
-    for word in ("classify", "float32", "batch, 3, 16, 16", "contiguous", "verified 1 to 3", "delegates", "torch 2.13"):
+    for word in (
+        "classify",
+        "float32",
+        "batch, 3, 16, 16",
+        "contiguous",
+        "verified 1 to 3",
+        "delegates",
+        "torch 2.13",
+    ):
         assert word in shown.stdout, word
     assert json.loads(run("show", out, "--json").stdout)["format"] == 1
     again = run("build", TOY, "--weights", "random", "--out", out)
@@ -60,7 +81,9 @@ def test_build_check_show_and_run(tmp_path):
     assert refused.returncode == 2 and "no pipeline" in refused.stderr
     bundled = run("bundle", out)
     assert bundled.returncode == 0 and "xnnpack-fp32" in bundled.stdout, bundled.stderr
-    assert json.loads(run("show", tmp_path / "toy.pt2" / "xnnpack-fp32", "--json").stdout) == json.loads((out / "manifest.json").read_text())
+    assert json.loads(run("show", tmp_path / "toy.pt2" / "xnnpack-fp32", "--json").stdout) == json.loads(
+        (out / "manifest.json").read_text()
+    )
     checked = json.loads(run("check", tmp_path / "toy.pt2", "--json").stdout)
     assert checked["passed"] and {f["artifact"] for f in checked["findings"]} == {"xnnpack-fp32"}
     assert run("bundle", out).returncode == 2
@@ -98,8 +121,20 @@ def test_a_failed_check_exits_with_1(tmp_path):
 
 
 def test_ctrl_c_in_the_middle_of_a_real_build_leaves_nothing(tmp_path):
-    command = [sys.executable, "-m", "edgeexport", "build", TOY, "--weights", "random", "--out", str(tmp_path / "out")]
-    child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"})
+    command = [
+        sys.executable,
+        "-m",
+        "edgeexport",
+        "build",
+        TOY,
+        "--weights",
+        "random",
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    child = subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"}
+    )
     for line in child.stderr:
         if "rewrite" in line:
             break
@@ -111,7 +146,9 @@ def test_ctrl_c_in_the_middle_of_a_real_build_leaves_nothing(tmp_path):
 
 
 def test_an_interrupt_that_python_swallows_ends_the_step_all_the_same(tmp_path):
-    """Raised in a finalizer an exception is printed and forgotten; so it went with Ctrl-C in the middle of lowering."""
+    """Raised in a finalizer an exception is printed and forgotten; so it went with Ctrl-C in the
+    middle of lowering.
+    """
     code = """
 import os, signal
 from edgeexport.progress import Progress, stop_on_interrupt

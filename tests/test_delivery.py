@@ -1,4 +1,6 @@
-"""Programs for download: weights that are shared once, a manifest that is true, and what must be downloaded again."""
+"""Programs for download: weights that are shared once, a manifest that is true, and what must be
+downloaded again.
+"""
 
 import json
 from dataclasses import replace
@@ -20,7 +22,9 @@ from edgeexport.ship.mobile import package
 
 @pytest.fixture
 def share_all(monkeypatch):
-    """Toys have few weights: even those are to be shared, but not what two models happen to have in common (a scale)."""
+    """Toys have few weights: even those are to be shared, but not what two models happen to have in
+    common (a scale).
+    """
     monkeypatch.setattr(delivery, "SHARED_LEAST_BYTES", 1000)
 
 
@@ -32,10 +36,19 @@ def contents(folder):
     return {file.name: file.read_bytes() for file in folder.iterdir()}
 
 
-def test_programs_with_the_same_weights_share_a_file_of_them(toy_artifact, toy_both, text_both, tmp_path, share_all):
-    made = delivered(tmp_path / "cdn", f"wide={toy_artifact.path}", f"narrow={toy_both[0].path}", f"text={text_both[0].path}")
+def test_programs_with_the_same_weights_share_a_file_of_them(
+    toy_artifact, toy_both, text_both, tmp_path, share_all
+):
+    made = delivered(
+        tmp_path / "cdn",
+        f"wide={toy_artifact.path}",
+        f"narrow={toy_both[0].path}",
+        f"text={text_both[0].path}",
+    )
     wide, narrow, text = (made.manifest["programs"][name] for name in ("wide", "narrow", "text"))
-    assert wide["data"] == narrow["data"] and len(wide["data"]) == 1, "one file of weights for the two that have the same"
+    assert wide["data"] == narrow["data"] and len(wide["data"]) == 1, (
+        "one file of weights for the two that have the same"
+    )
     assert not set(text["data"]) & set(wide["data"])
     assert {name: record(made.path / name) for name in made.manifest["files"]} == made.manifest["files"]
     assert {file.name for file in made.path.iterdir()} == {MANIFEST, *made.manifest["files"]}
@@ -43,19 +56,34 @@ def test_programs_with_the_same_weights_share_a_file_of_them(toy_artifact, toy_b
         needed = [entry["program"], *entry["data"], *filter(None, [entry["tokenizer"]])]
         assert entry["size_bytes"] == sum(made.manifest["files"][name]["size_bytes"] for name in needed)
         assert entry["made_of"]["sha256"] == record(artifact.program_path)["sha256"]
-        assert entry["equal_calls"] == sum(min(2, len(method["cases"])) for method in artifact.methods.values())
+        assert entry["equal_calls"] == sum(
+            min(2, len(method["cases"])) for method in artifact.methods.values()
+        )
     assert open_delivery(made.path).manifest == made.manifest
     assert "Apache-2.0" in (made.path / "NOTICE").read_text()
 
 
 def test_every_program_has_every_weight_once_and_no_small_file_is_shared(monkeypatch):
     monkeypatch.setattr(delivery, "SHARED_LEAST_BYTES", 100)
-    all_three, two, one, few = (Weight(memoryview(bytes([value]) * size)) for value, size in ((1, 8), (2, 120), (3, 200), (4, 90)))
-    taken = {"a": {"w": all_three, "x": two, "again": two}, "b": {"w": all_three, "x": two, "few": few}, "c": {"w": all_three, "y": one, "few": few}}
+    all_three, two, one, few = (
+        Weight(memoryview(bytes([value]) * size)) for value, size in ((1, 8), (2, 120), (3, 200), (4, 90))
+    )
+    taken = {
+        "a": {"w": all_three, "x": two, "again": two},
+        "b": {"w": all_three, "x": two, "few": few},
+        "c": {"w": all_three, "y": one, "few": few},
+    }
     groups = delivery._groups(taken)
-    assert {names: sorted(weights) for names, weights in groups.items()} == {("a", "b"): ["again", "w", "x"], ("c",): ["few", "w", "y"], ("b",): ["few"]}
+    assert {names: sorted(weights) for names, weights in groups.items()} == {
+        ("a", "b"): ["again", "w", "x"],
+        ("c",): ["few", "w", "y"],
+        ("b",): ["few"],
+    }
     for name, weights in taken.items():
-        assert all([key in group for names, group in groups.items() if name in names].count(True) == 1 for key in weights)
+        assert all(
+            [key in group for names, group in groups.items() if name in names].count(True) == 1
+            for key in weights
+        )
 
 
 def test_a_program_in_several_files_runs_in_the_native_runner(text_both, tmp_path, monkeypatch):
@@ -68,19 +96,28 @@ def test_a_program_in_several_files_runs_in_the_native_runner(text_both, tmp_pat
     entry = made.manifest["programs"]["text"]
     assert len(entry["data"]) == 2 and entry["equal_calls"] >= 4
     with pytest.raises(UsageError, match="has 2 data files, and Python's runtime takes one"):
-        Engine(replace(text_both[0], apart=tuple(made.path / name for name in (entry["program"], *entry["data"]))))
+        Engine(
+            replace(
+                text_both[0], apart=tuple(made.path / name for name in (entry["program"], *entry["data"]))
+            )
+        )
 
 
 def test_few_common_weights_are_no_download_of_their_own(toy_artifact, toy_both, tmp_path):
     made = delivered(tmp_path / "cdn", f"wide={toy_artifact.path}", f"narrow={toy_both[0].path}")
     wide, narrow = made.manifest["programs"].values()
-    assert len(wide["data"]) == len(narrow["data"]) == 1 and wide["data"] == narrow["data"], "the same content has the same name"
+    assert len(wide["data"]) == len(narrow["data"]) == 1 and wide["data"] == narrow["data"], (
+        "the same content has the same name"
+    )
 
 
 def test_whole_programs_are_as_they_were_built(toy_artifact, tmp_path):
     made = delivered(tmp_path / "cdn", toy_artifact.path, whole=True)
     entry = made.manifest["programs"]["toy"]
-    assert entry["data"] == [] and (made.path / entry["program"]).read_bytes() == toy_artifact.program_path.read_bytes()
+    assert (
+        entry["data"] == []
+        and (made.path / entry["program"]).read_bytes() == toy_artifact.program_path.read_bytes()
+    )
 
 
 def test_nothing_in_it_depends_on_when_or_where_it_was_written(toy_artifact, tmp_path):
@@ -91,7 +128,9 @@ def test_nothing_in_it_depends_on_when_or_where_it_was_written(toy_artifact, tmp
 def test_a_program_that_answers_differently_is_not_delivered(toy_artifact, tmp_path, monkeypatch):
     from edgeexport.verify.checks import runners
 
-    monkeypatch.setattr(runners, "answer", lambda program, *rest: (torch.ones(2) * len(program.artifact.apart),))
+    monkeypatch.setattr(
+        runners, "answer", lambda program, *rest: (torch.ones(2) * len(program.artifact.apart),)
+    )
     with pytest.raises(RuntimeFault, match="answers differently with its weights apart"):
         delivered(tmp_path / "cdn", toy_artifact.path)
     assert list(tmp_path.iterdir()) == []
@@ -165,12 +204,16 @@ def test_damage_is_named(toy_artifact, tmp_path):
 
 
 def test_a_new_program_with_the_same_weights_costs_only_itself(toy_artifact, toy_both, tmp_path):
-    old, new = (delivered(tmp_path / name, a.path).path for name, a in (("old", toy_artifact), ("new", toy_both[0])))
+    old, new = (
+        delivered(tmp_path / name, a.path).path for name, a in (("old", toy_artifact), ("new", toy_both[0]))
+    )
     found = delta(old, new)
     costs = {file.name: file.download_bytes for file in found.files}
     assert costs["toy.pte"] == (new / "toy.pte").stat().st_size
     assert [cost for name, cost in costs.items() if name.endswith(".ptd")] == [0]
-    assert found.download_bytes == sum(costs.values()) and found.size_bytes == sum(f.stat().st_size for f in new.iterdir() if f.name != MANIFEST)
+    assert found.download_bytes == sum(costs.values()) and found.size_bytes == sum(
+        f.stat().st_size for f in new.iterdir() if f.name != MANIFEST
+    )
     nothing = delta(new, new)
     assert nothing.download_bytes == 0 and nothing.gone == ()
 
@@ -186,7 +229,10 @@ def test_of_whole_programs_it_is_told_what_the_old_one_has(toy_artifact, toy_bot
 
 
 def test_of_packages_what_apps_have(toy_artifact, toy_both, tmp_path):
-    old, new = (package(a.path, "cpp", tmp_path / name, allow_random=True).path for name, a in (("old", toy_artifact), ("new", toy_both[0])))
+    old, new = (
+        package(a.path, "cpp", tmp_path / name, allow_random=True).path
+        for name, a in (("old", toy_artifact), ("new", toy_both[0]))
+    )
     found = delta(old, new)
     assert not [file.name for file in found.files if file.name.startswith("golden/")]
     assert next(file for file in found.files if file.name == "share/toy.pte").download_bytes > 0
@@ -205,7 +251,9 @@ def test_two_of_different_kinds_have_no_delta(toy_artifact, tmp_path):
 
 def test_the_commands(toy_artifact, toy_both, tmp_path):
     refused = run_command("deliver", toy_artifact.path, "--out", tmp_path / "old")
-    assert refused.returncode == 2 and "random weights" in refused.stderr and "Traceback" not in refused.stderr
+    assert (
+        refused.returncode == 2 and "random weights" in refused.stderr and "Traceback" not in refused.stderr
+    )
     done = run_command("deliver", toy_artifact.path, "--out", tmp_path / "old", "--allow-random")
     assert done.returncode == 0 and "calls equal to the whole program's" in done.stdout, done.stderr
     new = delivered(tmp_path / "new", toy_both[0].path).path

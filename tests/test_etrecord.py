@@ -1,4 +1,8 @@
-"""ETRecords: ExecuTorch's own Inspector finds the model's operators and lines behind the events of the emitted program; only when asked for."""
+"""ETRecords:
+
+ExecuTorch's own Inspector finds the model's operators and lines behind the events of the emitted
+program; only when asked for.
+"""
 
 import hashlib
 import zipfile
@@ -18,7 +22,9 @@ from edgeexport.verify.profile import ETDUMP, profile
 @pytest.fixture(scope="module")
 def artifact(tmp_path_factory):
     """The toy that writes: three methods, two of which write into a state in-place."""
-    return edgeexport.build(TOY_TEXT, weights="random", etrecord=True, out=tmp_path_factory.mktemp("build") / "text")
+    return edgeexport.build(
+        TOY_TEXT, weights="random", etrecord=True, out=tmp_path_factory.mktemp("build") / "text"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +34,12 @@ def events(artifact, tmp_path_factory):
 
     keep = tmp_path_factory.mktemp("keep")
     profile(artifact.path, ["decode_step"], calls=10, threads=1, keep=keep)
-    inspector = Inspector(etdump_path=str(keep / ETDUMP), etrecord=str(artifact.path / "decode_step.etrecord"))
-    (block,) = [b for b in inspector.event_blocks if b.name == "Execute" and len(b.events[0].perf_data.raw) > 1]  # prefill, which sets up the state, ran once
+    inspector = Inspector(
+        etdump_path=str(keep / ETDUMP), etrecord=str(artifact.path / "decode_step.etrecord")
+    )
+    (block,) = [
+        b for b in inspector.event_blocks if b.name == "Execute" and len(b.events[0].perf_data.raw) > 1
+    ]  # prefill, which sets up the state, ran once
     return block.events
 
 
@@ -39,7 +49,10 @@ def test_every_instruction_has_the_operators_that_it_runs(events, artifact):
             ran = plain_name(event.name.removeprefix("native_call_"))
             assert ran in {op.removeprefix("aten.").partition(".")[0] for op in event.op_types}, event.name
         elif event.name == "DELEGATE_CALL":
-            assert event.delegate_backend_name == "XnnpackBackend" and len(event.op_types) >= len(event.debug_handles) > 0
+            assert (
+                event.delegate_backend_name == "XnnpackBackend"
+                and len(event.op_types) >= len(event.debug_handles) > 0
+            )
         elif event.name == "OPERATOR_CALL":
             assert event.op_types, "each has handles, also those that were made in-place"
     inside = sum(len(event.debug_handles) for event in events if event.name == "DELEGATE_CALL")
@@ -47,8 +60,16 @@ def test_every_instruction_has_the_operators_that_it_runs(events, artifact):
 
 
 def test_lines_and_modules_are_those_of_the_model(events):
-    written = [trace for event in events if event.name == "native_call_index_put_" for trace in event.stack_traces.values()]
-    assert ["self.values.index_copy_" in trace or "self.keys.index_copy_" in trace for trace in written] == [True, True]
+    written = [
+        trace
+        for event in events
+        if event.name == "native_call_index_put_"
+        for trace in event.stack_traces.values()
+    ]
+    assert ["self.values.index_copy_" in trace or "self.keys.index_copy_" in trace for trace in written] == [
+        True,
+        True,
+    ]
     assert all('File "edgeexport/modeling/text_decoding.py", line' in trace for trace in written)
     last = [event for event in events if event.name == "DELEGATE_CALL"][-1]
     assert "F.linear(m.norm" in " ".join(last.stack_traces.values())
@@ -56,9 +77,14 @@ def test_lines_and_modules_are_those_of_the_model(events):
 
 def test_they_are_files_of_the_artifact_and_the_program_is_the_same(artifact, text_both):
     records = {f"{name}.etrecord" for name in ("encode", "prefill", "decode_step")}
-    assert records == {name for name in artifact.manifest["files"] if name.endswith(".etrecord")} and artifact.manifest["recipe"]["settings"] == {"etrecord": True}
+    assert records == {
+        name for name in artifact.manifest["files"] if name.endswith(".etrecord")
+    } and artifact.manifest["recipe"]["settings"] == {"etrecord": True}
     plain = text_both[0]
-    assert not [path for path in plain.path.iterdir() if path.suffix == ".etrecord"] and plain.manifest["recipe"]["settings"] == {}
+    assert (
+        not [path for path in plain.path.iterdir() if path.suffix == ".etrecord"]
+        and plain.manifest["recipe"]["settings"] == {}
+    )
     ours, theirs = (hashlib.sha256(a.program_path.read_bytes()).hexdigest() for a in (artifact, plain))
     assert ours == theirs
 

@@ -3,9 +3,31 @@
 import pytest
 import torch
 
-from edgeexport.samplers import Chirp, Choice, Normal, OutputOf, Photo, SizeOf, Tokens, Uniform, digest, sampler_from_json, sampler_to_json
+from edgeexport.samplers import (
+    Chirp,
+    Choice,
+    Normal,
+    OutputOf,
+    Photo,
+    SizeOf,
+    Tokens,
+    Uniform,
+    digest,
+    sampler_from_json,
+    sampler_to_json,
+)
 
-SAMPLERS = [Photo(), Photo((0.45,) * 3, (0.225,) * 3), Uniform(-2.0, 5.0), Normal(3.0), Choice((-1, 0, 2)), Tokens(0, 9), SizeOf("position"), Chirp(), OutputOf("encode", "x")]
+SAMPLERS = [
+    Photo(),
+    Photo((0.45,) * 3, (0.225,) * 3),
+    Uniform(-2.0, 5.0),
+    Normal(3.0),
+    Choice((-1, 0, 2)),
+    Tokens(0, 9),
+    SizeOf("position"),
+    Chirp(),
+    OutputOf("encode", "x"),
+]
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda s: s.kind)
@@ -15,7 +37,9 @@ def test_samplers_survive_the_manifest_and_repeat(sampler):
     again = sampler_from_json(json.loads(json.dumps(sampler_to_json(sampler))))
     assert again == sampler
     answers = {"encode/first/x": torch.randn(1, 3, 8, 8)}
-    first, second = (s.draw((2, 3, 8, 8), torch.float32, 5, answers, {"position": 3}) for s in (sampler, again))
+    first, second = (
+        s.draw((2, 3, 8, 8), torch.float32, 5, answers, {"position": 3}) for s in (sampler, again)
+    )
     assert torch.equal(first, second) and first.shape == (2, 3, 8, 8) and first.is_contiguous()
     assert digest([first]) == digest([second]) != digest([first + 1])
 

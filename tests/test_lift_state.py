@@ -52,5 +52,7 @@ def test_the_original_and_a_copy_are_separate(programs):
     other = copied(programs[True])
     for node in list(other.graph.nodes):
         node.meta.clear()
-    assert str(programs[True].graph) == before and all("val" in n.meta for n in programs[True].graph.nodes if n.op == "placeholder")
+    assert str(programs[True].graph) == before and all(
+        "val" in n.meta for n in programs[True].graph.nodes if n.op == "placeholder"
+    )
     assert other.state_dict["table"] is programs[True].state_dict["table"], "weights are shared"

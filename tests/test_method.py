@@ -24,8 +24,13 @@ def test_bad_ranges_are_refused_with_an_example(text):
 def test_cases_vary_one_dimension_at_a_time_then_all():
     method = Method("m", None, (), (), (Dim("a", 1, 3), Dim("b", 2, 4)))
     assert method.cases() == [
-        {"a": 1, "b": 2}, {"a": 2, "b": 2}, {"a": 3, "b": 2}, {"a": 1, "b": 3}, {"a": 1, "b": 4}, {"a": 3, "b": 4},
-    ]  # fmt: skip
+        {"a": 1, "b": 2},
+        {"a": 2, "b": 2},
+        {"a": 3, "b": 2},
+        {"a": 1, "b": 3},
+        {"a": 1, "b": 4},
+        {"a": 3, "b": 4},
+    ]
 
 
 def test_capture_sizes_are_never_one_where_more_is_allowed():

@@ -1,4 +1,6 @@
-"""The pipelines in Kotlin, compiled and run on the JVM: they say what the Python ones say, to the last level of a pixel and the last token."""
+"""The pipelines in Kotlin, compiled and run on the JVM: they say what the Python ones say, to the
+last level of a pixel and the last token.
+"""
 
 import json
 import shutil
@@ -26,13 +28,17 @@ from pipeline_runs import (
     texts,
     video_runs,
     word_level,
-)  # fmt: skip
+)
 from tokenizers import Tokenizer, models
 
 from edgeexport.pipelines import pose
 from edgeexport.ship.mobile.golden import FILE, RUNS, TENSORS
 
-RESAMPLINGS = {"BILINEAR": Image.Resampling.BILINEAR, "BICUBIC": Image.Resampling.BICUBIC, "BILINEAR_NO_ANTIALIAS": None}
+RESAMPLINGS = {
+    "BILINEAR": Image.Resampling.BILINEAR,
+    "BICUBIC": Image.Resampling.BICUBIC,
+    "BILINEAR_NO_ANTIALIAS": None,
+}
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +51,12 @@ def kotlin():
 def asked_about(pixels, tmp_path):
     """The part of a question that gives an image."""
     (tmp_path / "in.bin").write_bytes(pixels.tobytes())
-    return {"file": tmp_path / "in.bin", "width": pixels.shape[1], "height": pixels.shape[0], "out": tmp_path / "out.bin"}
+    return {
+        "file": tmp_path / "in.bin",
+        "width": pixels.shape[1],
+        "height": pixels.shape[0],
+        "out": tmp_path / "out.bin",
+    }
 
 
 @pytest.mark.parametrize("resampling", RESAMPLINGS)
@@ -53,7 +64,9 @@ def asked_about(pixels, tmp_path):
 def test_images_are_resized_to_the_level_as_pillow_and_torch_do(kotlin, tmp_path, resampling, size, to):
     pixels = noise(*size)
     wanted = resized(pixels, to, RESAMPLINGS[resampling])
-    kotlin.ask("resize", **asked_about(pixels, tmp_path), to_width=to[0], to_height=to[1], resampling=resampling)
+    kotlin.ask(
+        "resize", **asked_about(pixels, tmp_path), to_width=to[0], to_height=to[1], resampling=resampling
+    )
     said = np.frombuffer((tmp_path / "out.bin").read_bytes(), np.uint8).reshape(wanted.shape)
     assert np.abs(said.astype(int) - wanted).max() == 0
 
@@ -61,17 +74,35 @@ def test_images_are_resized_to_the_level_as_pillow_and_torch_do(kotlin, tmp_path
 @pytest.mark.parametrize("size", [(333, 517), (1281, 31), (640, 640), (2, 3000), (1, 1), (639, 641)], ids=str)
 def test_the_letterbox_is_that_of_the_python_pipeline(kotlin, tmp_path, size):
     pixels = noise(*size)
-    wanted = (pose.Fit.of(size, 640).letterbox(Image.fromarray(pixels), 114) * 255).round().byte().permute(1, 2, 0).numpy()
+    wanted = (
+        (pose.Fit.of(size, 640).letterbox(Image.fromarray(pixels), 114) * 255)
+        .round()
+        .byte()
+        .permute(1, 2, 0)
+        .numpy()
+    )
     kotlin.ask("letterbox", **asked_about(pixels, tmp_path), side=640, padding=114)
-    assert np.array_equal(np.frombuffer((tmp_path / "out.bin").read_bytes(), np.uint8).reshape(640, 640, 3), wanted)
+    assert np.array_equal(
+        np.frombuffer((tmp_path / "out.bin").read_bytes(), np.uint8).reshape(640, 640, 3), wanted
+    )
 
 
 @pytest.mark.parametrize("to", [(320, 240), (600, 401), (1, 9), (100, 1000)], ids=str)
 def test_masks_are_enlarged_as_torch_does(kotlin, tmp_path, to):
     plane = torch.randn(256, 256, generator=torch.Generator().manual_seed(1)) * 10
     (tmp_path / "in.bin").write_bytes(plane.numpy().tobytes())
-    kotlin.ask("interpolate", file=tmp_path / "in.bin", width=256, height=256, out=tmp_path / "out.bin", to_width=to[0], to_height=to[1])
-    said = torch.from_numpy(np.frombuffer((tmp_path / "out.bin").read_bytes(), np.float32).reshape(to[::-1]).copy())
+    kotlin.ask(
+        "interpolate",
+        file=tmp_path / "in.bin",
+        width=256,
+        height=256,
+        out=tmp_path / "out.bin",
+        to_width=to[0],
+        to_height=to[1],
+    )
+    said = torch.from_numpy(
+        np.frombuffer((tmp_path / "out.bin").read_bytes(), np.float32).reshape(to[::-1]).copy()
+    )
     wanted = F.interpolate(plane[None, None], to[::-1], mode="bilinear", align_corners=False)[0, 0]
     assert float((said - wanted).abs().max()) < 1e-5 and torch.equal(said > 0, wanted > 0)
 
@@ -82,7 +113,9 @@ def test_suppression_keeps_the_same_boxes(kotlin, tmp_path, iou, limit):
     scores[50:60] = scores[10]  # equal ones stay in their order
     (tmp_path / "boxes.bin").write_bytes(boxes.tobytes())
     (tmp_path / "scores.bin").write_bytes(scores.tobytes())
-    said = kotlin.ask("suppress", boxes=tmp_path / "boxes.bin", scores=tmp_path / "scores.bin", iou=iou, limit=limit)
+    said = kotlin.ask(
+        "suppress", boxes=tmp_path / "boxes.bin", scores=tmp_path / "scores.bin", iou=iou, limit=limit
+    )
     assert said == pose.suppress(boxes, scores, iou, limit).tolist()
 
 
@@ -91,7 +124,11 @@ def saved(tokenizer, folder):
     return folder / "tokenizer.json"
 
 
-@pytest.mark.parametrize("make", [bert, lambda: bert(lowercase=False), word_level], ids=["WordPiece", "WordPiece, cased", "WordLevel"])
+@pytest.mark.parametrize(
+    "make",
+    [bert, lambda: bert(lowercase=False), word_level],
+    ids=["WordPiece", "WordPiece, cased", "WordLevel"],
+)
 def test_text_is_read_as_tokenizers_does(kotlin, tmp_path, make):
     tokenizer = make()
     said = kotlin.ask("encode", tokenizer=saved(tokenizer, tmp_path), texts=texts())
@@ -108,7 +145,9 @@ def test_text_is_written_as_tokenizers_does(kotlin, tmp_path, make):
 
 
 def test_a_tokenizer_that_only_writes_says_so(kotlin, tmp_path):
-    assert "only writes" in kotlin.ask("encode", tokenizer=saved(byte_level(), tmp_path), texts=["a"])["refused"]
+    assert (
+        "only writes" in kotlin.ask("encode", tokenizer=saved(byte_level(), tmp_path), texts=["a"])["refused"]
+    )
 
 
 def test_a_tokenizer_of_another_kind_is_refused(kotlin, tmp_path):
@@ -135,7 +174,14 @@ def test_videos_are_what_python_says_they_are(kotlin, tmp_path, clips, count):
 
 def test_captions_say_what_python_says(kotlin, tmp_path):
     tokenizer = bert()
-    assert len(kotlin.replay(*write_record(tmp_path, "captions", caption_runs(tokenizer)), saved(tokenizer, tmp_path))) == 6
+    assert (
+        len(
+            kotlin.replay(
+                *write_record(tmp_path, "captions", caption_runs(tokenizer)), saved(tokenizer, tmp_path)
+            )
+        )
+        == 6
+    )
 
 
 def test_captions_without_a_tokenizer_are_token_ids(kotlin, tmp_path):
@@ -181,12 +227,17 @@ def test_another_input_or_result_is_noticed(kotlin, tmp_path):
 @pytest.mark.parametrize(
     ("name", "inputs", "said"),
     [
-        ("segmentation", {"points": [[400, 10, 1]]}, "outside the photo of 320 x 240"), ("segmentation", {"points": []}, "Give at least one"),
-        ("segmentation", {"points": [], "boxes": [[9, 9, 9, 20]]}, "is empty"), ("pose", {"confidence": 1.5}, "from 0 to 1"),
-        ("pose", {"limit": 0}, "at least 1"), ("video", {"clips": 0}, "at least 1"), ("captions", {"max_tokens": 12}, "1 to 11 here"),
-        ("captions", {"prompt": "a cat"}, "needs a tokenizer"), ("speech", {"language": "xx"}, "none of the model's languages: en, de, fr"),
+        ("segmentation", {"points": [[400, 10, 1]]}, "outside the photo of 320 x 240"),
+        ("segmentation", {"points": []}, "Give at least one"),
+        ("segmentation", {"points": [], "boxes": [[9, 9, 9, 20]]}, "is empty"),
+        ("pose", {"confidence": 1.5}, "from 0 to 1"),
+        ("pose", {"limit": 0}, "at least 1"),
+        ("video", {"clips": 0}, "at least 1"),
+        ("captions", {"max_tokens": 12}, "1 to 11 here"),
+        ("captions", {"prompt": "a cat"}, "needs a tokenizer"),
+        ("speech", {"language": "xx"}, "none of the model's languages: en, de, fr"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_done_is_refused(kotlin, tmp_path, name, inputs, said):
     golden, manifest = write_record(tmp_path, name, [(fake(name), RUNS[name][0])])
     record = json.loads((golden / FILE).read_text())

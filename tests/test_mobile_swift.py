@@ -1,4 +1,6 @@
-"""The pipelines in Swift, compiled and run on Linux: they say what the Python ones say, to the last level of a pixel and the last token."""
+"""The pipelines in Swift, compiled and run on Linux: they say what the Python ones say, to the last
+level of a pixel and the last token.
+"""
 
 import json
 
@@ -22,13 +24,17 @@ from pipeline_runs import (
     texts,
     video_runs,
     word_level,
-)  # fmt: skip
+)
 from swift_tools import PureSwift
 
 from edgeexport.ship.mobile.golden import FILE
 from edgeexport.ship.mobile.platforms.ios import tokenizer_by_id
 
-FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC, "without antialiasing": None}
+FILTERS = {
+    "bilinear": Image.Resampling.BILINEAR,
+    "bicubic": Image.Resampling.BICUBIC,
+    "without antialiasing": None,
+}
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +46,10 @@ def swift(tmp_path_factory):
 def test_images_are_resized_to_the_level_as_pillow_and_torch_do(swift, tmp_path, name):
     for index, (size, _) in enumerate(SIZES):
         (tmp_path / f"{index}.bin").write_bytes(noise(*size).tobytes())
-    questions = [{"ask": name, "file": f"{i}.bin", "size": size, "to": to, "out": f"{i}.out"} for i, (size, to) in enumerate(SIZES)]
+    questions = [
+        {"ask": name, "file": f"{i}.bin", "size": size, "to": to, "out": f"{i}.out"}
+        for i, (size, to) in enumerate(SIZES)
+    ]
     assert swift.ask(tmp_path, *questions) == ["done"] * len(SIZES)
     for index, (size, to) in enumerate(SIZES):
         wanted = resized(noise(*size), to, FILTERS[name])
@@ -49,7 +58,9 @@ def test_images_are_resized_to_the_level_as_pillow_and_torch_do(swift, tmp_path,
 
 
 def test_what_the_last_call_was_given_is_sent_once(swift, tmp_path):
-    """The same keys; a copy of them shares their values; other values, another shape and another method do not."""
+    """The same keys; a copy of them shares their values; other values, another shape and another
+    method do not.
+    """
     (said,) = swift.ask(tmp_path, {"ask": "sent"})
     assert said == [[1, 2], [3, 2], [4, 2], [5, 6], [7, 8], [9, 10], [11], [12, 13]]
 
@@ -60,7 +71,11 @@ def saved(tokenizer, folder):
     return tokenizer
 
 
-@pytest.mark.parametrize("make", [bert, lambda: bert(lowercase=False), word_level], ids=["WordPiece", "WordPiece, cased", "WordLevel"])
+@pytest.mark.parametrize(
+    "make",
+    [bert, lambda: bert(lowercase=False), word_level],
+    ids=["WordPiece", "WordPiece, cased", "WordLevel"],
+)
 def test_text_is_read_as_tokenizers_does(swift, tmp_path, make):
     tokenizer = saved(make(), tmp_path)
     (said,) = swift.ask(tmp_path, {"ask": "encode", "file": "tokenizer.json", "texts": texts()})
@@ -95,7 +110,10 @@ def replayed(swift, folder, name, runs):
 def complete(file):
     """The manifest of a fake program with what a real one has."""
     manifest = json.loads(file.read_text())
-    manifest |= {"program": "fake.pte", "methods": [{"inputs": [], "outputs": [], **method} for method in manifest["methods"]]}
+    manifest |= {
+        "program": "fake.pte",
+        "methods": [{"inputs": [], "outputs": [], **method} for method in manifest["methods"]],
+    }
     file.write_text(json.dumps(manifest))
 
 
@@ -126,7 +144,9 @@ def test_speech_is_what_python_says_it_is(swift, tmp_path, name):
     tokenizer, runs = speech_runs(tmp_path, name)
     saved(tokenizer, tmp_path)
     replayed(swift, tmp_path, "speech", runs)
-    assert many_segments([run["result"] for run in json.loads((tmp_path / "golden" / FILE).read_text())["runs"]])
+    assert many_segments(
+        [run["result"] for run in json.loads((tmp_path / "golden" / FILE).read_text())["runs"]]
+    )
 
 
 @pytest.mark.parametrize(("place", "value"), [("box", 0.01), ("score", 0.001)])

@@ -44,15 +44,23 @@ def test_it_has_names_ranges_sizes_and_what_an_app_needs(toy_artifact, contents)
     assert image["shape"][0] == {"kind": "range", "range": {"min": 1, "max": 17, "step": 1}, "name": "batch"}
     assert image["shape"][1] == {"kind": "constant", "value": 3} and logits["shape"][0] == image["shape"][0]
     assert entry["runtimeConstraints"] == [
-        {"kind": "equality", "dims": [{"paramSide": side, "tensorIdx": 0, "dimIdx": 0} for side in ("input", "output")]}
+        {
+            "kind": "equality",
+            "dims": [{"paramSide": side, "tensorIdx": 0, "dimIdx": 0} for side in ("input", "output")],
+        }
     ]
     about = contents.schema[METHOD]["about"]
-    assert about["weights"]["sha256"] == toy_artifact.manifest["weights"]["sha256"] and about["prepare"] == toy_artifact.manifest["prepare"]
+    assert (
+        about["weights"]["sha256"] == toy_artifact.manifest["weights"]["sha256"]
+        and about["prepare"] == toy_artifact.manifest["prepare"]
+    )
 
 
 def test_state_is_named(text_both):
     schema = read_contents(text_both[0].program_path).schema
-    assert schema["decode_step"]["state"] and schema["decode_step"]["dims"] == [{"name": "position", "asked": schema["decode_step"]["dims"][0]["asked"]}]
+    assert schema["decode_step"]["state"] and schema["decode_step"]["dims"] == [
+        {"name": "position", "asked": schema["decode_step"]["dims"][0]["asked"]}
+    ]
 
 
 class Lines(nn.Module):
@@ -65,18 +73,30 @@ class Lines(nn.Module):
 
 def described(module=Lines(), methods=None, model=TOY_MODEL, weights=Weights("random")):
     inputs = (Input("x", ("count",)), Input("y", ("count",), sample=OutputOf("other", "answer")))
-    method = Method("lines", module, inputs, (Output("sum"), Output("joined"), Output("products")), (Dim("count", 2, 9),))
+    method = Method(
+        "lines", module, inputs, (Output("sum"), Output("joined"), Output("products")), (Dim("count", 2, 9),)
+    )
     count = torch.export.Dim("count", min=2, max=9)
-    program = torch.export.export(module, (torch.zeros(4), torch.zeros(4)), dynamic_shapes=({0: count}, {0: count}))
+    program = torch.export.export(
+        module, (torch.zeros(4), torch.zeros(4)), dynamic_shapes=({0: count}, {0: count})
+    )
     return json.loads(model_schema(model, "fp32", weights, (method,), methods or {"lines": program}))
 
 
 def test_sizes_that_hang_together_are_declared():
     entry = described()["lines"]
-    x, y, out = ({"paramSide": side, "tensorIdx": number, "dimIdx": 0} for side, number in (("input", 0), ("input", 1), ("output", 0)))
+    x, y, out = (
+        {"paramSide": side, "tensorIdx": number, "dimIdx": 0}
+        for side, number in (("input", 0), ("input", 1), ("output", 0))
+    )
     joined = {"paramSide": "output", "tensorIdx": 1, "dimIdx": 0}
-    assert entry["runtimeConstraints"] == [{"kind": "equality", "dims": [x, y, out]}, {"kind": "linear", "dimLhs": joined, "dimRhs": x, "coefficients": [2, 1]}]
-    assert [tensor["shape"][0]["range"] for tensor in entry["outputs"]] == [{"min": low, "max": high, "step": 1} for low, high in ((2, 9), (5, 19), (4, 81))]
+    assert entry["runtimeConstraints"] == [
+        {"kind": "equality", "dims": [x, y, out]},
+        {"kind": "linear", "dimLhs": joined, "dimRhs": x, "coefficients": [2, 1]},
+    ]
+    assert [tensor["shape"][0]["range"] for tensor in entry["outputs"]] == [
+        {"min": low, "max": high, "step": 1} for low, high in ((2, 9), (5, 19), (4, 81))
+    ]
     assert entry["inputs"][1]["output_of"] == {"method": "other", "output": "answer"}
 
 
@@ -110,17 +130,35 @@ def test_a_description_that_does_not_fit_the_tensors_is_found(toy_artifact, monk
 
 def test_constant_methods_are_none_of_the_methods(toy_artifact, contents):
     path = toy_artifact.program_path
-    assert [m.name for m in read_methods(path)] == [p.method for p in read_memory_plans(path)] == [m.name for m in contents.methods] == ["classify"]
-    assert list(edgeexport.open(toy_artifact.path).methods) == ["classify"] and list(contents.constants) == [METHOD]
+    assert (
+        [m.name for m in read_methods(path)]
+        == [p.method for p in read_memory_plans(path)]
+        == [m.name for m in contents.methods]
+        == ["classify"]
+    )
+    assert list(edgeexport.open(toy_artifact.path).methods) == ["classify"] and list(contents.constants) == [
+        METHOD
+    ]
 
 
 def test_contents(toy_artifact, contents):
     (method,) = contents.methods
     assert contents.size_bytes == toy_artifact.program_path.stat().st_size > contents.flatbuffer_bytes
-    assert (method.inputs[0].dtype, method.inputs[0].sizes, method.inputs[0].shape) == ("float32", (17, 3, 16, 16), "bounded")
+    assert (method.inputs[0].dtype, method.inputs[0].sizes, method.inputs[0].shape) == (
+        "float32",
+        (17, 3, 16, 16),
+        "bounded",
+    )
     (backend,) = method.backends
-    assert backend.name == "XnnpackBackend" and backend.delegates == toy_artifact.methods["classify"]["delegation"]["delegates"] and backend.size_bytes > 1000
-    assert method.planned_bytes == toy_artifact.methods["classify"]["planned_memory_bytes"] and "aten::mean.out" in method.operators
+    assert (
+        backend.name == "XnnpackBackend"
+        and backend.delegates == toy_artifact.methods["classify"]["delegation"]["delegates"]
+        and backend.size_bytes > 1000
+    )
+    assert (
+        method.planned_bytes == toy_artifact.methods["classify"]["planned_memory_bytes"]
+        and "aten::mean.out" in method.operators
+    )
     assert contents.named > 5 and contents.named_bytes > 1000
 
 
@@ -133,15 +171,30 @@ def test_show_reads_the_file_alone(toy_artifact, tmp_path):
     alone.write_bytes(toy_artifact.program_path.read_bytes())
     done = show(alone)
     assert done.returncode == 0, done.stderr
-    for text in ("image", "batch 1..17, 3, 16, 16", "-3 to 3", "eight classes", "XnnpackBackend", "outside: 1 x aten::mean.out", "planned memory"):
+    for text in (
+        "image",
+        "batch 1..17, 3, 16, 16",
+        "-3 to 3",
+        "eight classes",
+        "XnnpackBackend",
+        "outside: 1 x aten::mean.out",
+        "planned memory",
+    ):
         assert text in done.stdout
     found = json.loads(show(alone, "--json").stdout)
-    assert found["schema"]["classify"]["inputs"][0]["name"] == "image" and found["methods"][0]["planned_bytes"] > 0
+    assert (
+        found["schema"]["classify"]["inputs"][0]["name"] == "image"
+        and found["methods"][0]["planned_bytes"] > 0
+    )
 
 
 def test_a_damaged_program_is_refused_with_2(toy_artifact, tmp_path):
     content = toy_artifact.program_path.read_bytes()
-    for name, bad, said in (("short", content[:3000], "is cut short"), ("none", b"not a program at all", "is not an ExecuTorch program"), ("empty", b"", "is not an ExecuTorch")):
+    for name, bad, said in (
+        ("short", content[:3000], "is cut short"),
+        ("none", b"not a program at all", "is not an ExecuTorch program"),
+        ("empty", b"", "is not an ExecuTorch"),
+    ):
         path = tmp_path / f"{name}.pte"
         path.write_bytes(bad)
         done = show(path)

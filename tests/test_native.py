@@ -1,4 +1,6 @@
-"""The native runner: the C++ runtime without Python answers the same, keeps state, refuses as it does, and when it dies that is an error."""
+"""The native runner: the C++ runtime without Python answers the same, keeps state, refuses as it
+does, and when it dies that is an error.
+"""
 
 import json
 import shutil
@@ -14,7 +16,8 @@ from edgeexport.errors import InputError, RuntimeFault, UsageError
 from edgeexport.runtime import native, runner
 
 pytestmark = pytest.mark.skipif(
-    not shutil.which("g++") or not shutil.which("cmake"), reason="the native runner needs g++ and cmake (apt install g++ nlohmann-json3-dev; pip install cmake)"
+    not shutil.which("g++") or not shutil.which("cmake"),
+    reason="the native runner needs g++ and cmake (apt install g++ nlohmann-json3-dev; pip install cmake)",
 )
 
 
@@ -44,11 +47,15 @@ def test_state_is_kept_between_calls(text_both):
     torch.testing.assert_close(ours["prefill"](*prompt), theirs["prefill"](*prompt), atol=1e-5, rtol=0)
     for place, token in enumerate((3, 1, 4, 1, 5), start=3):  # what prefill wrote, decode_step reads
         step = torch.tensor([[token]]), torch.tensor([place]), *sound
-        torch.testing.assert_close(ours["decode_step"](*step), theirs["decode_step"](*step), atol=1e-5, rtol=0)
+        torch.testing.assert_close(
+            ours["decode_step"](*step), theirs["decode_step"](*step), atol=1e-5, rtol=0
+        )
 
 
 def test_state_is_shared_between_methods(text_both):
-    """An app's Module gives each method a state of its own unless share_memory_arenas is asked for."""
+    """An app's Module gives each method a state of its own unless share_memory_arenas is asked
+    for.
+    """
     ours, theirs = (edgeexport.open(text_both[0].path, runtime=runtime) for runtime in ("native", None))
     sound = ours["encode"](torch.randn(1, 256, 32, generator=torch.Generator().manual_seed(1)))
     prompt, token = torch.tensor([[3, 1, 4]]), torch.tensor([[1]])
@@ -58,7 +65,9 @@ def test_state_is_shared_between_methods(text_both):
     after = [program["decode_step"](token, torch.tensor([3]), *sound)[0] for program in (ours, theirs)]
     torch.testing.assert_close(*after, atol=1e-5, rtol=0)
     ours["prefill"](torch.tensor([[5, 9, 2]]), torch.tensor([0]), *sound)
-    assert not torch.allclose(ours["decode_step"](token, torch.tensor([3]), *sound)[0], after[0], atol=1e-3), "the state matters"
+    assert not torch.allclose(
+        ours["decode_step"](token, torch.tensor([3]), *sound)[0], after[0], atol=1e-3
+    ), "the state matters"
 
 
 def test_times_memory_and_what_the_runtime_has(program):
@@ -66,7 +75,11 @@ def test_times_memory_and_what_the_runtime_has(program):
     assert outputs[0].shape == (2, 8) and len(latency_ms) == 5 and all(0 < t < 1000 for t in latency_ms)
     memory, facts = program.engine.memory(), program.engine.describe()
     assert 1e6 < memory["rss_bytes"] <= memory["peak_rss_bytes"] < 200e6, "no Python, no torch"
-    assert "XnnpackBackend" in facts["backends"] and "aten::add.out" in facts["operators"] and facts["threads"] >= 1
+    assert (
+        "XnnpackBackend" in facts["backends"]
+        and "aten::add.out" in facts["operators"]
+        and facts["threads"] >= 1
+    )
 
 
 def test_threads(toy_artifact):
@@ -75,7 +88,9 @@ def test_threads(toy_artifact):
         f"program = edgeexport.open({str(toy_artifact.path)!r}, threads=1, runtime='native')\n"
         "program['classify'](torch.zeros(1, 3, 16, 16))\nprint(program.engine.describe()['threads'])"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.split()[-1] == "1"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.split()[-1] == "1"
+    )
 
 
 def test_the_runtime_itself_refuses_and_goes_on(program):
@@ -122,7 +137,10 @@ def test_what_is_missing_is_named(text_both, monkeypatch, tmp_path):
     old.chmod(0o755)
     with pytest.raises(UsageError, match=r"needs CMake 3.28, and .* is 3.25.1"):
         runner.runner_command()
-    old.write_text("#!/bin/sh\necho 'cmake version 3.31.0\nfind_package(nlohmann_json) failed' >&1\n[ $1 = --version ] || { echo nlohmann_json >&2; exit 1; }\n")
+    old.write_text(
+        "#!/bin/sh\necho 'cmake version 3.31.0\nfind_package(nlohmann_json) failed' >&1\n[ $1 = --version ]"
+        " || { echo nlohmann_json >&2; exit 1; }\n"
+    )
     with pytest.raises(UsageError, match="apt install nlohmann-json3-dev"):
         runner.runner_command()
     assert not (tmp_path / "cache").exists() or not list((tmp_path / "cache").rglob("edgeexport-runner"))

@@ -39,15 +39,24 @@ def test_eager_and_both_programs_agree_pair_by_pair(both, tmp_path):
     found = parity(both)
     assert found.passed, found
     assert [line.pair for line in found.lines] == [
-        "eager ~ ExportedProgram", "eager ~ xnnpack-fp32", "eager ~ aoti-fp32",
-        "ExportedProgram ~ xnnpack-fp32", "ExportedProgram ~ aoti-fp32", "xnnpack-fp32 ~ aoti-fp32",
-    ]  # fmt: skip
+        "eager ~ ExportedProgram",
+        "eager ~ xnnpack-fp32",
+        "eager ~ aoti-fp32",
+        "ExportedProgram ~ xnnpack-fp32",
+        "ExportedProgram ~ aoti-fp32",
+        "xnnpack-fp32 ~ aoti-fp32",
+    ]
     assert all(line.cases == 4 and line.max_abs_relative < 1e-5 for line in found.lines)
     assert all(line.max_abs_relative > 0 for line in found.lines[1:]), "they compute in other orders"
     write(found, tmp_path)
     data = json.loads((tmp_path / FILES[0]).read_text())
     page = (tmp_path / FILES[1]).read_text()
-    assert data["passed"] and len(data["lines"]) == 6 and "the same everywhere" in page and page.count('class="bar ') == 6
+    assert (
+        data["passed"]
+        and len(data["lines"]) == 6
+        and "the same everywhere" in page
+        and page.count('class="bar ') == 6
+    )
 
 
 def test_one_answer_that_differs_fails_its_pairs_and_names_the_case(both, tmp_path):
@@ -57,7 +66,9 @@ def test_one_answer_that_differs_fails_its_pairs_and_names_the_case(both, tmp_pa
     copy = with_golden(both[0], tmp_path, change)
     found = parity([copy, both[1]])
     assert [line.passed for line in found.lines] == [False] * 3 + [True] * 3
-    assert found.places == ("classify: the ExportedProgram itself does not say what eager said; it was so before any target",)
+    assert found.places == (
+        "classify: the ExportedProgram itself does not say what eager said; it was so before any target",
+    )
     assert "batch=2" in found.lines[0].worst_case and "NOT the same" in write_page(found, tmp_path)
 
 
@@ -81,9 +92,13 @@ def test_a_program_that_does_not_answer_is_a_failure_with_the_reason(both, tmp_p
 def test_artifacts_of_different_ranges_are_compared_where_they_meet(both, toy_artifact):
     found = parity([toy_artifact.path, both[1]])
     assert found.passed and {line.pair: line.cases for line in found.lines} == {
-        "eager ~ ExportedProgram": 4, "eager ~ xnnpack-fp32": 7, "eager ~ aoti-fp32": 4,
-        "ExportedProgram ~ xnnpack-fp32": 4, "ExportedProgram ~ aoti-fp32": 4, "xnnpack-fp32 ~ aoti-fp32": 4,
-    }  # fmt: skip
+        "eager ~ ExportedProgram": 4,
+        "eager ~ xnnpack-fp32": 7,
+        "eager ~ aoti-fp32": 4,
+        "ExportedProgram ~ xnnpack-fp32": 4,
+        "ExportedProgram ~ aoti-fp32": 4,
+        "xnnpack-fp32 ~ aoti-fp32": 4,
+    }
 
 
 def test_artifacts_of_other_weights_and_no_artifacts_are_refused(both, tmp_path):
@@ -109,23 +124,42 @@ def test_the_command_writes_nothing_over_a_report_and_exits_with_1_on_a_differen
     assert again.returncode == 2 and "--force" in again.stderr and "Traceback" not in again.stderr
     wrong = with_golden(both[0], tmp_path, lambda golden: golden["classify/0/logits"].add_(1.0))
     done = run(wrong, both[1], "--out", tmp_path / "report", "--force", "--json")
-    assert done.returncode == 1 and "comparisons failed: classify eager" in done.stderr and not json.loads(done.stdout)["passed"]
+    assert (
+        done.returncode == 1
+        and "comparisons failed: classify eager" in done.stderr
+        and not json.loads(done.stdout)["passed"]
+    )
     assert run(*both, "--input", "image").returncode == 2
 
 
 def results(**changes):
-    same = {"text": "a cat", "token": 40_000, "mask_pixels": 40_000, "scores": [0.5, 0.25], "found": [{"label": 3, "box": [1.0, 2.0]}], "note": None}
+    same = {
+        "text": "a cat",
+        "token": 40_000,
+        "mask_pixels": 40_000,
+        "scores": [0.5, 0.25],
+        "found": [{"label": 3, "box": [1.0, 2.0]}],
+        "note": None,
+    }
     return {"edge": same, "server": {**same, **changes}}
 
 
-@pytest.mark.parametrize("changes", [{}, {"scores": [0.5004, 0.25]}, {"found": [{"label": 3, "box": [1.0, 2.001]}]}, {"mask_pixels": 40_010}])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"scores": [0.5004, 0.25]}, {"found": [{"label": 3, "box": [1.0, 2.001]}]}, {"mask_pixels": 40_010}],
+)
 def test_results_that_mean_the_same(changes):
     assert list(compare_results(results(**changes))) == []
 
 
 def test_things_of_equal_rank_may_change_places_but_none_may_be_another():
-    cat, dog, cow = ({"label": label, "box": [float(place), 0.0]} for label, place in ((1, 10), (2, 20), (3, 30)))
-    assert list(compare_results({"edge": {"found": [cat, dog, cow]}, "server": {"found": [dog, cat, cow]}})) == []
+    cat, dog, cow = (
+        {"label": label, "box": [float(place), 0.0]} for label, place in ((1, 10), (2, 20), (3, 30))
+    )
+    assert (
+        list(compare_results({"edge": {"found": [cat, dog, cow]}, "server": {"found": [dog, cat, cow]}}))
+        == []
+    )
     twice = list(compare_results({"edge": {"found": [cat, dog, cow]}, "server": {"found": [cat, cat, cow]}}))
     assert [d.place for d in twice] == ["result.found[1].label", "result.found[1].box[0]"]
 
@@ -133,17 +167,26 @@ def test_things_of_equal_rank_may_change_places_but_none_may_be_another():
 @pytest.mark.parametrize(
     ("changes", "place"),
     [
-        ({"text": "a dog"}, "result.text"), ({"token": 40_001}, "result.token"), ({"mask_pixels": 40_100}, "result.mask_pixels"), ({"scores": [0.6, 0.25]}, "result.scores[0]"), ({"scores": [0.5]}, "result.scores"),
-        ({"found": [{"label": 4, "box": [1.0, 2.0]}]}, "result.found[0].label"), ({"scores": [0.25, 0.5]}, "result.scores[0]"), ({"note": "x"}, "result.note"), ({"scores": [float("nan"), 0.25]}, "result.scores[0]"),
+        ({"text": "a dog"}, "result.text"),
+        ({"token": 40_001}, "result.token"),
+        ({"mask_pixels": 40_100}, "result.mask_pixels"),
+        ({"scores": [0.6, 0.25]}, "result.scores[0]"),
+        ({"scores": [0.5]}, "result.scores"),
+        ({"found": [{"label": 4, "box": [1.0, 2.0]}]}, "result.found[0].label"),
+        ({"scores": [0.25, 0.5]}, "result.scores[0]"),
+        ({"note": "x"}, "result.note"),
+        ({"scores": [float("nan"), 0.25]}, "result.scores[0]"),
     ],
-)  # fmt: skip
+)
 def test_results_that_differ_and_where(changes, place):
     difference, *_ = compare_results(results(**changes))
     assert difference.place == place and difference.sides == "edge ~ server"
 
 
 def test_pipelines_run_on_made_samples_and_their_pictures_are_compared(tmp_path):
-    """A pipeline that copies its photo: the samples are real files, the written picture is in the result."""
+    """A pipeline that copies its photo: the samples are real files, the written picture is in the
+    result.
+    """
     from PIL import Image
 
     def run(program, photo, sound, frames, dot, mask, clip=3):
@@ -151,13 +194,23 @@ def test_pipelines_run_on_made_samples_and_their_pictures_are_compared(tmp_path)
         for x in range(dot):
             image.paste((255, 0, 0), (30 * x, 0, 30 * x + 30, 30))
         image.save(mask, format="PNG")
-        return {"photo": photo, "nested": [{"photo": photo}], "bytes": Path(sound).stat().st_size, "frames": len(list(Path(frames).iterdir())), "said": "edge fp32 of the film"}
+        return {
+            "photo": photo,
+            "nested": [{"photo": photo}],
+            "bytes": Path(sound).stat().st_size,
+            "frames": len(list(Path(frames).iterdir())),
+            "said": "edge fp32 of the film",
+        }
 
     def options(dot):
         return (
-            Option("photo", "", "file", sample="photo"), Option("sound", "", "file", sample="sound"), Option("frames", "", "file", sample="frames"),
-            Option("dot", "", "number", sample=dot), Option("mask", "", "output", sample="compared"), Option("overlay", "", "output"),
-        )  # fmt: skip
+            Option("photo", "", "file", sample="photo"),
+            Option("sound", "", "file", sample="sound"),
+            Option("frames", "", "file", sample="frames"),
+            Option("dot", "", "number", sample=dot),
+            Option("mask", "", "output", sample="compared"),
+            Option("overlay", "", "output"),
+        )
 
     class Program:
         manifest = {"target": "edge", "precision": "fp32"}
@@ -166,7 +219,12 @@ def test_pipelines_run_on_made_samples_and_their_pictures_are_compared(tmp_path)
     for dot in (0, 1):
         (tmp_path / str(dot)).mkdir()
         found[str(dot)] = run_pipeline(Program, Pipeline(options(dot), run), tmp_path / str(dot), {})
-    assert found["0"]["frames"] == 32 and found["0"]["bytes"] == 44 + 160_000 and found["0"]["said"] == " of the film" and "photo" not in found["0"]
+    assert (
+        found["0"]["frames"] == 32
+        and found["0"]["bytes"] == 44 + 160_000
+        and found["0"]["said"] == " of the film"
+        and "photo" not in found["0"]
+    )
     assert found["0"]["nested"] == [{}]
     assert list(compare_results({"0": found["0"], "again": found["0"]})) == []
     (difference,) = compare_results(found)
@@ -174,7 +232,9 @@ def test_pipelines_run_on_made_samples_and_their_pictures_are_compared(tmp_path)
 
 
 def with_one_weight_changed(path, folder, file, find):
-    """A copy whose program has one other number in one weight, and a manifest that vouches for it."""
+    """A copy whose program has one other number in one weight, and a manifest that vouches for
+    it.
+    """
     copy = Path(shutil.copytree(path, folder / "damaged"))
     content = bytearray((copy / file).read_bytes())
     place = content.find(find)
@@ -203,7 +263,11 @@ def test_one_corrupted_weight_is_caught_and_located(both, tmp_path, side, file):
     found = parity([damaged if index == side else path for index, path in enumerate(both)])
     assert not found.passed
     (place,) = found.places
-    assert "classify: the weight 'head.weight' is another" in place and "in head (" in place and "self.head(x.mean(1))" in place, place
+    assert (
+        "classify: the weight 'head.weight' is another" in place
+        and "in head (" in place
+        and "self.head(x.mean(1))" in place
+    ), place
 
 
 def test_a_corrupted_weight_without_the_exported_programs_says_what_is_needed(both, tmp_path):
@@ -231,7 +295,9 @@ def test_a_pass_that_changes_the_numbers_is_named(both, tmp_path, monkeypatch):
 
 
 def test_a_module_that_is_lowered_to_something_else_is_found(both, monkeypatch):
-    """A recipe that emits another program than it is given: from the patch embedding on everything differs, and that is named."""
+    """A recipe that emits another program than it is given: from the patch embedding on everything
+    differs, and that is named.
+    """
     from edgeexport.artifact.folder import open_artifact
     from edgeexport.verify.parity import locate as module
 

@@ -9,7 +9,14 @@ from edgeexport.pipelines.media.photos import draw_overlay, read_photo, to_tenso
 from edgeexport.pipelines.segmentation import prompts
 from edgeexport.pipelines.video import clip_starts, clip_tensor, read_frames
 
-FACTS = {"frames": 16, "frames_per_second": 7.5, "resize_short_side": 256, "crop": 224, "mean": [0.45] * 3, "std": [0.225] * 3}
+FACTS = {
+    "frames": 16,
+    "frames_per_second": 7.5,
+    "resize_short_side": 256,
+    "crop": 224,
+    "mean": [0.45] * 3,
+    "std": [0.225] * 3,
+}
 
 
 def saved(tmp_path, image, name="p.png", **options):
@@ -33,7 +40,11 @@ def test_exif_rotation_is_followed(tmp_path):
 
 def test_what_is_not_an_image_is_refused(tmp_path):
     (tmp_path / "a.jpg").write_bytes(b"not an image")
-    whole = saved(tmp_path, Image.fromarray(np.random.default_rng(0).integers(0, 255, (64, 64, 3), dtype=np.uint8)), "whole.png")
+    whole = saved(
+        tmp_path,
+        Image.fromarray(np.random.default_rng(0).integers(0, 255, (64, 64, 3), dtype=np.uint8)),
+        "whole.png",
+    )
     (tmp_path / "cut.png").write_bytes(whole.read_bytes()[:2000])
     for name in ("a.jpg", "cut.png"):
         with pytest.raises(InputError, match="not an image that can be read"):
@@ -45,7 +56,11 @@ def test_what_is_not_an_image_is_refused(tmp_path):
 @pytest.mark.parametrize("size", [(1, 1), (3000, 2), (640, 480)])
 def test_every_size_becomes_a_contiguous_tensor(size):
     tensor = to_tensor(Image.new("RGB", size, "white"), 64, 32, (0.5,) * 3, (0.5,) * 3)
-    assert tensor.shape == (1, 3, 32, 64) and tensor.is_contiguous() and float(tensor.min()) == pytest.approx(1.0)
+    assert (
+        tensor.shape == (1, 3, 32, 64)
+        and tensor.is_contiguous()
+        and float(tensor.min()) == pytest.approx(1.0)
+    )
 
 
 def test_prompts():
@@ -56,10 +71,16 @@ def test_prompts():
 @pytest.mark.parametrize(
     ("point", "box", "said"),
     [
-        (("x,y",), (), "320,240"), (("1",), (), "320,240"), (("1,2,7",), (), "label"), (("200,1",), (), "outside the photo of 100 x 100"),
-        ((), ("5,5,5,9",), "empty"), ((), ("1,2,3",), "not a box"), ((), (), "at least one --point"), (("nan,1",), (), "outside"),
+        (("x,y",), (), "320,240"),
+        (("1",), (), "320,240"),
+        (("1,2,7",), (), "label"),
+        (("200,1",), (), "outside the photo of 100 x 100"),
+        ((), ("5,5,5,9",), "empty"),
+        ((), ("1,2,3",), "not a box"),
+        ((), (), "at least one --point"),
+        (("nan,1",), (), "outside"),
     ],
-)  # fmt: skip
+)
 def test_wrong_prompts_are_refused(point, box, said):
     with pytest.raises(InputError, match=said):
         prompts(point, box, (100, 100))
@@ -71,14 +92,22 @@ def test_the_overlay_shows_mask_click_and_caption(tmp_path):
     drawn = draw_overlay(Image.new("RGB", (80, 60), "red"), mask, [(60.0, 50.0)], [1], "caption")
     pixels = np.asarray(drawn)
     assert drawn.width == 80 and drawn.height > 60
-    assert pixels[20, 20, 2] > 100 and tuple(pixels[5, 5]) == (255, 0, 0) and tuple(pixels[50, 60]) == (0, 255, 0)
+    assert (
+        pixels[20, 20, 2] > 100
+        and tuple(pixels[5, 5]) == (255, 0, 0)
+        and tuple(pixels[50, 60]) == (0, 255, 0)
+    )
     assert pixels[62:].max() > 200, "the caption is there"
     write_png(drawn, tmp_path / "new folder" / "o.png")
 
 
 def test_clips_are_even_and_short_videos_are_stretched():
     assert clip_starts(16, 16, 3) == [0] and clip_starts(5, 16, 3) == [0]
-    assert clip_starts(48, 16, 3) == [0, 16, 32] and clip_starts(17, 16, 5) == [0, 1] and clip_starts(48, 16, 1) == [16]
+    assert (
+        clip_starts(48, 16, 3) == [0, 16, 32]
+        and clip_starts(17, 16, 5) == [0, 1]
+        and clip_starts(48, 16, 1) == [16]
+    )
     frames = [Image.new("RGB", (300, 280), (10 * i, 0, 0)) for i in range(5)]
     clip = clip_tensor(frames, 0, FACTS)
     assert clip.shape == (1, 3, 16, 224, 224) and clip.is_contiguous()

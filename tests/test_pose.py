@@ -1,4 +1,6 @@
-"""Photos and videos to people: letterbox, suppression and scaling as Ultralytics does them, and what is refused."""
+"""Photos and videos to people: letterbox, suppression and scaling as Ultralytics does them, and
+what is refused.
+"""
 
 import json
 import sys
@@ -41,13 +43,21 @@ def test_the_letterbox_is_that_of_ultralytics(real, size):
 
 
 def answers(seed, candidates=600):
-    """What a head could say: clusters of overlapping boxes, many over the border of the square, scores all different."""
+    """What a head could say: clusters of overlapping boxes, many over the border of the square,
+    scores all different.
+    """
     generator = np.random.default_rng(seed)
-    centres = generator.uniform(-40, 680, (60, 2)).repeat(candidates // 60, 0) + generator.normal(0, 8, (candidates, 2))
-    sizes = generator.uniform(10, 300, (60, 2)).repeat(candidates // 60, 0) * generator.uniform(0.8, 1.2, (candidates, 2))
+    centres = generator.uniform(-40, 680, (60, 2)).repeat(candidates // 60, 0) + generator.normal(
+        0, 8, (candidates, 2)
+    )
+    sizes = generator.uniform(10, 300, (60, 2)).repeat(candidates // 60, 0) * generator.uniform(
+        0.8, 1.2, (candidates, 2)
+    )
     boxes = np.concatenate([centres - sizes / 2, centres + sizes / 2], 1).astype(np.float32)
     scores = generator.permutation(np.linspace(0.01, 0.99, candidates)).astype(np.float32)
-    keypoints = (centres[:, None] + generator.normal(0, 0.4, (candidates, 17, 2)) * sizes[:, None]).astype(np.float32)
+    keypoints = (centres[:, None] + generator.normal(0, 0.4, (candidates, 17, 2)) * sizes[:, None]).astype(
+        np.float32
+    )
     return boxes, scores, keypoints, generator.uniform(0, 1, (candidates, 17)).astype(np.float32)
 
 
@@ -55,7 +65,9 @@ def ultralytics_people(monkeypatch, said, size, confidence, iou, limit):
     """Ultralytics' own steps after the model: [n,4] boxes, [n] scores, [n,17,3] keypoints."""
     from ultralytics.utils import nms, ops
 
-    monkeypatch.delitem(sys.modules, "torchvision", raising=False)  # its nms may not fit this torch; Ultralytics has one of its own
+    monkeypatch.delitem(
+        sys.modules, "torchvision", raising=False
+    )  # its nms may not fit this torch; Ultralytics has one of its own
     boxes, scores, keypoints, visibility = map(torch.from_numpy, said)
     sizes = boxes[:, 2:] - boxes[:, :2]
     points = torch.cat([keypoints, visibility[..., None]], -1).flatten(1)
@@ -66,7 +78,9 @@ def ultralytics_people(monkeypatch, said, size, confidence, iou, limit):
     return scaled, found[:, 4], ops.scale_coords((640, 640), found[:, 6:].reshape(-1, 17, 3).clone(), shape)
 
 
-@pytest.mark.parametrize("size", [(810, 1080), (1280, 720), (333, 517), (1281, 31), (640, 640), (1, 1), (639, 641)], ids=str)
+@pytest.mark.parametrize(
+    "size", [(810, 1080), (1280, 720), (333, 517), (1281, 31), (640, 640), (1, 1), (639, 641)], ids=str
+)
 @pytest.mark.parametrize("limits", [(0.25, 0.7, 300), (0.6, 0.3, 300), (0.0, 1.0, 40)], ids=str)
 def test_people_are_those_of_ultralytics(monkeypatch, size, limits):
     said = answers(len(str(size)))
@@ -85,20 +99,27 @@ def test_people_are_those_of_ultralytics(monkeypatch, size, limits):
 def test_suppression_on_known_boxes():
     boxes = np.array([[0, 0, 10, 10], [0, 0, 10, 5], [20, 0, 30, 10], [0, 0, 10, 10]], dtype=np.float32)
     scores = np.array([0.5, 0.9, 0.7, 0.6], dtype=np.float32)
-    assert pose.suppress(boxes, scores, 0.5, 10).tolist() == [1, 2, 3], "exactly half shared is not more than half"
+    assert pose.suppress(boxes, scores, 0.5, 10).tolist() == [1, 2, 3], (
+        "exactly half shared is not more than half"
+    )
     assert pose.suppress(boxes, scores, 0.4, 10).tolist() == [1, 2]
     assert pose.suppress(boxes, scores, 1.0, 2).tolist() == [1, 2]
     assert pose.suppress(boxes[:0], scores[:0], 0.5, 10).tolist() == []
 
 
 class Canned:
-    """Stands for an opened program: answers the same people for every image, and notes what it was given."""
+    """Stands for an opened program: answers the same people for every image, and notes what it was
+    given.
+    """
 
     def __init__(self, dims=Dim("batch", 1, 4), source="random"):
         self.manifest = {
-            "model": {"name": "yolo11n-pose"}, "target": "xnnpack", "precision": "fp32", "prepare": json.loads(json.dumps(PREPARE)),
+            "model": {"name": "yolo11n-pose"},
+            "target": "xnnpack",
+            "precision": "fp32",
+            "prepare": json.loads(json.dumps(PREPARE)),
             "weights": {"source": source, "seed": 3, "origin": "Ultralytics' yolo11n-pose.pt"},
-        }  # fmt: skip
+        }
         self.batches = []
         self.method = SimpleNamespace(dims={"batch": dims})
 
@@ -126,11 +147,17 @@ def saved(tmp_path, image, name="p.png", **options):
 
 def test_a_photo_gives_people_an_overlay_and_json(tmp_path):
     path = saved(tmp_path, Image.new("RGB", (1280, 960), "grey"))
-    said = pose.run(Canned(), image=path, overlay=str(tmp_path / "a" / "o.png"), save=str(tmp_path / "b" / "o.json"))
+    said = pose.run(
+        Canned(), image=path, overlay=str(tmp_path / "a" / "o.png"), save=str(tmp_path / "b" / "o.json")
+    )
     (person,) = said["people"]
     # 1280 x 960 is scaled by 0.5 and lies 80 rows down.
     assert person["box"] == [320.0, 240.0, 640.0, 640.0] and person["score"] == pytest.approx(0.9)
-    assert list(person["keypoints"]) == list(PREPARE["keypoints"]) and person["keypoints"]["nose"] == [400.0, 240.0, 0.0]
+    assert list(person["keypoints"]) == list(PREPARE["keypoints"]) and person["keypoints"]["nose"] == [
+        400.0,
+        240.0,
+        0.0,
+    ]
     assert json.loads((tmp_path / "b" / "o.json").read_text()) == said
     assert "1 people" in said["caption"] and "RANDOM weights, seed 3" in said["caption"]
     drawn = np.asarray(Image.open(tmp_path / "a" / "o.png"))
@@ -175,7 +202,10 @@ def test_a_photo_of_one_pixel_fills_the_square(tmp_path):
     assert max(said["people"][0]["box"]) <= 1.0
 
 
-@pytest.mark.parametrize(("dims", "sizes"), [(Dim("batch", 1, 4), [4, 3]), (Dim("batch", 3, 5), [5, 3]), (Dim("batch", 1, 1), [1] * 7)])
+@pytest.mark.parametrize(
+    ("dims", "sizes"),
+    [(Dim("batch", 1, 4), [4, 3]), (Dim("batch", 3, 5), [5, 3]), (Dim("batch", 1, 1), [1] * 7)],
+)
 def test_a_folder_of_frames_is_taken_in_batches(tmp_path, dims, sizes):
     for index in range(7):
         Image.new("RGB", (64, 48), (30 * index, 0, 0)).save(tmp_path / f"{index}.png")
@@ -195,7 +225,13 @@ def test_a_video_is_read_at_the_rate(tmp_path):
         stream = container.add_stream("mpeg4", rate=30)
         stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
         for index in range(60):
-            container.mux(stream.encode(av.VideoFrame.from_ndarray(np.full((48, 64, 3), 2 * index, dtype=np.uint8), format="rgb24")))
+            container.mux(
+                stream.encode(
+                    av.VideoFrame.from_ndarray(
+                        np.full((48, 64, 3), 2 * index, dtype=np.uint8), format="rgb24"
+                    )
+                )
+            )
         container.mux(stream.encode())
     assert pose.run(Canned(), video=str(tmp_path / "v.mp4"), rate=3)["frames"] == 6
 
@@ -203,12 +239,18 @@ def test_a_video_is_read_at_the_rate(tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({}, "Give one of"), ({"image": "a", "video": "b"}, "Give one of"), ({"image": "p.png", "confidence": "high"}, "--confidence"),
-        ({"image": "p.png", "iou": "1.5"}, "--iou"), ({"image": "p.png", "confidence": "nan"}, "--confidence"),
-        ({"image": "p.png", "limit": 0}, "at least 1"), ({"video": ".", "rate": 0}, "at least 1"),
-        ({"image": "none.png"}, "no image file"), ({"video": "none.mp4"}, "no video file"), ({"image": "text.png"}, "not an image"),
+        ({}, "Give one of"),
+        ({"image": "a", "video": "b"}, "Give one of"),
+        ({"image": "p.png", "confidence": "high"}, "--confidence"),
+        ({"image": "p.png", "iou": "1.5"}, "--iou"),
+        ({"image": "p.png", "confidence": "nan"}, "--confidence"),
+        ({"image": "p.png", "limit": 0}, "at least 1"),
+        ({"video": ".", "rate": 0}, "at least 1"),
+        ({"image": "none.png"}, "no image file"),
+        ({"video": "none.mp4"}, "no video file"),
+        ({"image": "text.png"}, "not an image"),
     ],
-)  # fmt: skip
+)
 def test_wrong_use_is_refused(tmp_path, monkeypatch, options, said):
     monkeypatch.chdir(tmp_path)
     saved(tmp_path, Image.new("RGB", (8, 8)))

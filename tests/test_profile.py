@@ -1,4 +1,6 @@
-"""The profile: times add up, what is outside is named with the reason, lines are those that did the work, and what cannot be profiled is refused."""
+"""The profile: times add up, what is outside is named with the reason, lines are those that did the
+work, and what cannot be profiled is refused.
+"""
 
 import dataclasses
 import json
@@ -16,7 +18,17 @@ from edgeexport.artifact.folder import SOURCES
 from edgeexport.errors import ArtifactError, CheckFailed, RuntimeFault, UnknownName, UsageError
 from edgeexport.verify.checks.numerics import GoldenAnswers, case_calls
 from edgeexport.verify.compare import FLOOR
-from edgeexport.verify.profile import ADDED, ADDED_LATER, BETWEEN, ETDUMP, NOT_ATTRIBUTED, _case, _check_sum, _method, profile
+from edgeexport.verify.profile import (
+    ADDED,
+    ADDED_LATER,
+    BETWEEN,
+    ETDUMP,
+    NOT_ATTRIBUTED,
+    _case,
+    _check_sum,
+    _method,
+    profile,
+)
 from edgeexport.verify.profile.attribution import aligned
 from edgeexport.verify.profile.bundled import write_bundled
 from edgeexport.verify.profile.events import CALL, DELEGATE, EXECUTE, _measured
@@ -64,22 +76,40 @@ def line_of(mark):
 
 def test_the_shares_add_up_to_the_call(method):
     assert method.sizes == {"batch": 2} and 0.95 < sum(o.share for o in method.operators) < 1.05
-    assert abs(method.accounted_ms - method.total_ms) < 0.05 * method.total_ms and method.range_ms[0] <= method.total_ms <= method.range_ms[1]
-    assert [o.time_ms for o in method.operators] == sorted((o.time_ms for o in method.operators), reverse=True)
+    assert (
+        abs(method.accounted_ms - method.total_ms) < 0.05 * method.total_ms
+        and method.range_ms[0] <= method.total_ms <= method.range_ms[1]
+    )
+    assert [o.time_ms for o in method.operators] == sorted(
+        (o.time_ms for o in method.operators), reverse=True
+    )
     assert BETWEEN in {o.operator for o in method.operators}
 
 
 def test_what_is_outside_is_named_with_the_partitioners_reason(method, artifact):
     outside = {o.operator: o for o in method.operators if o.delegated is False}
-    assert method.costliest_outside.operator == "aten::flip.out" and set(outside) == {"aten::flip.out", "aten::mean.out"}
+    assert method.costliest_outside.operator == "aten::flip.out" and set(outside) == {
+        "aten::flip.out",
+        "aten::mean.out",
+    }
     recorded = {o["operator"]: o["reason"] for o in artifact.methods["classify"]["delegation"]["outside"]}
-    assert outside["aten::flip.out"].reason == recorded["aten::flip"] and outside["aten::flip.out"].fix == NONE_KNOWN
-    assert outside["aten::mean.out"].reason == recorded["aten::mean.dim"] and "keepdim" in outside["aten::mean.out"].fix
+    assert (
+        outside["aten::flip.out"].reason == recorded["aten::flip"]
+        and outside["aten::flip.out"].fix == NONE_KNOWN
+    )
+    assert (
+        outside["aten::mean.out"].reason == recorded["aten::mean.dim"]
+        and "keepdim" in outside["aten::mean.out"].fix
+    )
 
 
 def test_a_slow_line_is_found(method):
     worst = method.lines[0]
-    assert worst.source.endswith(line_of("slow")) and worst.module == "wide" and worst.time_ms > method.total_ms / 2
+    assert (
+        worst.source.endswith(line_of("slow"))
+        and worst.module == "wide"
+        and worst.time_ms > method.total_ms / 2
+    )
     assert [line.source for line in method.costliest_outside.lines][0].endswith(line_of("outside"))
     assert NOT_ATTRIBUTED not in {line.source for line in method.lines}
     products = next(o for o in method.operators if o.operator.startswith("Fully Connected"))
@@ -89,7 +119,9 @@ def test_a_slow_line_is_found(method):
 def test_the_artifact_names_no_folder_of_the_machine_that_built_it(artifact):
     content = json.loads((artifact.path / SOURCES).read_text())
     assert SOURCES in artifact.manifest["files"] and content["sources"]
-    assert not [source for source, _ in content["sources"] if source.startswith(("/", ".."))] and str(MODEL.parent.parent) not in json.dumps(content)
+    assert not [source for source, _ in content["sources"] if source.startswith(("/", ".."))] and str(
+        MODEL.parent.parent
+    ) not in json.dumps(content)
 
 
 def test_what_is_kept_is_for_other_tools(method, keep, artifact):
@@ -105,24 +137,42 @@ def test_what_is_kept_is_for_other_tools(method, keep, artifact):
     assert suite.method_name == "classify" and len(suite.test_cases) == len(cases)
     for case, kept in zip(cases, suite.test_cases):
         _, (x,) = case_calls(case, program, program["classify"], GoldenAnswers(golden))
-        for values, tensor in ((kept.inputs, x), (kept.expected_outputs, golden[f"classify/{case['id']}/logits"])):
-            assert torch.equal(torch.frombuffer(bytearray(values[0].val.data), dtype=torch.float32).reshape(values[0].val.sizes), tensor)
+        for values, tensor in (
+            (kept.inputs, x),
+            (kept.expected_outputs, golden[f"classify/{case['id']}/logits"]),
+        ):
+            assert torch.equal(
+                torch.frombuffer(bytearray(values[0].val.data), dtype=torch.float32).reshape(
+                    values[0].val.sizes
+                ),
+                tensor,
+            )
 
 
 def verified(content, artifact, method, index):
-    """The answer to a case of a bundled program by ExecuTorch's own verification, within the artifact's tolerance. Raises RuntimeError."""
+    """The answer to a case of a bundled program by ExecuTorch's own verification, within the
+    artifact's tolerance. Raises RuntimeError.
+    """
     from executorch.extension.pybindings import portable_lib
 
     wanted = [tensor for name, tensor in artifact.golden().items() if name.startswith(f"{method}/{index}/")]
-    atol = max(FLOOR, artifact.methods[method]["tolerance"]["max_abs_relative"] * min(float(tensor.abs().max()) for tensor in wanted))
-    return portable_lib._load_bundled_program_from_buffer(bytes(content)).verify_result_with_bundled_expected_output(method, index, 0.0, atol)
+    atol = max(
+        FLOOR,
+        artifact.methods[method]["tolerance"]["max_abs_relative"]
+        * min(float(tensor.abs().max()) for tensor in wanted),
+    )
+    return portable_lib._load_bundled_program_from_buffer(
+        bytes(content)
+    ).verify_result_with_bundled_expected_output(method, index, 0.0, atol)
 
 
 def test_executorch_itself_verifies_the_bundled_cases_at_every_size(method, keep, artifact):
     content = (keep / "slow.bpte").read_bytes()
     for index, case in enumerate(artifact.methods["classify"]["cases"]):
         (answer,) = verified(content, artifact, "classify", index)
-        torch.testing.assert_close(answer, artifact.golden()[f"classify/{case['id']}/logits"], atol=1e-4, rtol=0)
+        torch.testing.assert_close(
+            answer, artifact.golden()[f"classify/{case['id']}/logits"], atol=1e-4, rtol=0
+        )
         assert len(answer) == case["sizes"]["batch"]
 
 
@@ -152,10 +202,15 @@ def test_the_command_line_on_an_artifact_of_before(copy, tmp_path):
     command = ["profile", path, "--method", "classify", "--calls", "2", "--out", tmp_path / "profile.json"]
     done = run_command(*command)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("flip: ") and "% of classify, 1 call, not delegated because: the partitioner has no rule" in done.stdout
+    assert (
+        done.stdout.startswith("flip: ")
+        and "% of classify, 1 call, not delegated because: the partitioner has no rule" in done.stdout
+    )
     assert "measure latency without it" in done.stdout
     content = json.loads((tmp_path / "profile.json").read_text())
-    assert (content["format"], content["kind"], content["model"]) == (1, "profile", "slow") and len(content["program_sha256"]) == 64
+    assert (content["format"], content["kind"], content["model"]) == (1, "profile", "slow") and len(
+        content["program_sha256"]
+    ) == 64
     (entry,) = content["methods"]
     assert entry["sizes"] == {"batch": 1} and all(o["lines"] == [] for o in entry["operators"])
     again = run_command(*command)
@@ -196,15 +251,24 @@ def test_a_program_that_kills_the_runtime_is_an_error(artifact, tmp_path, monkey
 
 def event(name, start, end, instruction=0, inside=None):
     return SimpleNamespace(
-        name=name, start_time=start * 10**6, end_time=end * 10**6, instruction_id=instruction, delegate_debug_id_str=inside, delegate_debug_id_int=-1
-    )  # fmt: skip
+        name=name,
+        start_time=start * 10**6,
+        end_time=end * 10**6,
+        instruction_id=instruction,
+        delegate_debug_id_str=inside,
+        delegate_debug_id_int=-1,
+    )
 
 
 def call(total=20, last=19):
     return [
-        event(None, 4, 6, 1, "Copy (NC, X32) #1"), event(None, 6, 11, 1, "Copy (NC, X32) #2"), event(DELEGATE, 3, 12, 1),
-        event(CALL, 1, 3, 0), event(CALL, 14, last, 2), event(EXECUTE, 0, total),
-    ]  # fmt: skip
+        event(None, 4, 6, 1, "Copy (NC, X32) #1"),
+        event(None, 6, 11, 1, "Copy (NC, X32) #2"),
+        event(DELEGATE, 3, 12, 1),
+        event(CALL, 1, 3, 0),
+        event(CALL, 14, last, 2),
+        event(EXECUTE, 0, total),
+    ]
 
 
 ENTRY = {"name": "m", "delegation": {"outside": [{"operator": "aten::index_put", "reason": "no rule"}]}}
@@ -217,9 +281,12 @@ def test_every_millisecond_is_in_one_row():
     assert measured["range_ms"] == [20, 95] and found.total_ms == found.accounted_ms == 20
     rows = {o.operator: (o.time_ms, o.calls, o.reason) for o in found.operators}
     assert rows == {
-        "Copy (NC, X32)": (7, 2, ""), "XnnpackBackend overhead": (2, 1, ""), BETWEEN: (4, 1, ""),
-        "aten::copy_.default": (2, 1, ADDED_LATER), "aten::index_put_.default": (5, 1, "no rule"),
-    }  # fmt: skip
+        "Copy (NC, X32)": (7, 2, ""),
+        "XnnpackBackend overhead": (2, 1, ""),
+        BETWEEN: (4, 1, ""),
+        "aten::copy_.default": (2, 1, ADDED_LATER),
+        "aten::index_put_.default": (5, 1, "no rule"),
+    }
     _check_sum(found)
 
 
@@ -232,33 +299,63 @@ def test_what_does_not_add_up_fails():
 
 
 def test_operators_are_told_apart_by_kind_and_order():
-    ran = ["Transpose (ND, X32)", "Convolution (NHWC, F32) IGEMM", "Square (NC)", "Copy (NC, X32)", "Fully Connected (NC, F32) GEMM", "Fully Connected (NC, F32) GEMM"]
+    ran = [
+        "Transpose (ND, X32)",
+        "Convolution (NHWC, F32) IGEMM",
+        "Square (NC)",
+        "Copy (NC, X32)",
+        "Fully Connected (NC, F32) GEMM",
+        "Fully Connected (NC, F32) GEMM",
+    ]
     nodes = ["StaticTranspose", "DepthwiseConv2d", "Multiply", "Concatenate3", "Conv2d", "FullyConnected"]
     assert aligned(ran, nodes) == [0, 1, 2, 3, 4, 5]
     # XNNPACK dropped a reshape: what is left stands between the same neighbours
-    assert aligned(["Add (ND)", "Static Reshape (NC)", "Multiply (ND)"], ["StaticReshape", "Add", "StaticReshape", "Multiply"]) == [1, 2, 3]
+    assert aligned(
+        ["Add (ND)", "Static Reshape (NC)", "Multiply (ND)"],
+        ["StaticReshape", "Add", "StaticReshape", "Multiply"],
+    ) == [1, 2, 3]
     assert aligned(["Add (ND)", "Something New (NC)"], ["Add"]) == [0, None]
     assert aligned(["Add (ND)"], []) == [None]
 
 
 def test_what_no_line_asks_for_is_said():
-    sources = {"sources": [["a.py:1", "b"]], "methods": {"m": {"instructions": {"0": None, "2": 0}, "delegates": {"1": [["Concatenate2", None], ["Copy", None]]}}}}
+    sources = {
+        "sources": [["a.py:1", "b"]],
+        "methods": {
+            "m": {
+                "instructions": {"0": None, "2": 0},
+                "delegates": {"1": [["Concatenate2", None], ["Copy", None]]},
+            }
+        },
+    }
     found = _method(ENTRY, _measured([call()], NAMES) | {"sizes": {}}, sources)
     lines = {o.operator: [(line.source, line.module) for line in o.lines] for o in found.operators}
-    assert lines["aten::copy_.default"] == [(ADDED, "")] == lines["Copy (NC, X32)"] and lines["aten::index_put_.default"] == [("a.py:1", "b")]
+    assert lines["aten::copy_.default"] == [(ADDED, "")] == lines["Copy (NC, X32)"] and lines[
+        "aten::index_put_.default"
+    ] == [("a.py:1", "b")]
     assert lines[BETWEEN] == lines["XnnpackBackend overhead"] == []
     sources["methods"]["m"]["delegates"]["1"] = [["Add", 0]]
     found = _method(ENTRY, _measured([call()], NAMES) | {"sizes": {}}, sources)
-    assert [(line.source, line.time_ms) for o in found.operators if o.operator.startswith("Copy") for line in o.lines] == [(NOT_ATTRIBUTED, 7)]
+    assert [
+        (line.source, line.time_ms)
+        for o in found.operators
+        if o.operator.startswith("Copy")
+        for line in o.lines
+    ] == [(NOT_ATTRIBUTED, 7)]
 
 
 def test_a_step_is_set_up_at_the_position_that_is_asked_for():
     setup = {"method": "prefill", "kind": "structured", "sizes": {"tokens": 1}, "seed": 0}
-    cases = [{"id": str(n), "sizes": {"position": n, "batch": 1}, "setup": setup | {"sizes": {"tokens": n}}} for n in (1, 5)]
+    cases = [
+        {"id": str(n), "sizes": {"position": n, "batch": 1}, "setup": setup | {"sizes": {"tokens": n}}}
+        for n in (1, 5)
+    ]
     case = _case({"cases": cases}, {"position": 9, "other": 3})
     assert case["sizes"] == {"position": 9, "batch": 1} and case["setup"]["sizes"] == {"tokens": 9}
 
 
 def test_fixes_are_found_by_what_lowering_left_of_a_name():
     assert fix_of("aten::index_put_.default") == fix_of("aten::index_put.out") == FIXES["index_put"]
-    assert fix_of("aten::cumsum.out") == NONE_KNOWN and "decompose_layer_norm" in fix_of("aten::native_layer_norm.out")
+    assert fix_of("aten::cumsum.out") == NONE_KNOWN and "decompose_layer_norm" in fix_of(
+        "aten::native_layer_norm.out"
+    )

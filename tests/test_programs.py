@@ -25,14 +25,20 @@ def test_programs_come_back_as_they_were_and_share_their_weights(tmp_path):
     table, x = nn.Linear(256, 256), torch.randn(2, 256)
     parts = {name: Part(table, factor) for name, factor in (("one", 1.0), ("two", 2.0), ("three", 3.0))}
     dynamic = {0: torch.export.Dim("batch", min=1, max=9)}
-    save_programs({name: captured(part, x, dynamic=dynamic) for name, part in parts.items()}, tmp_path / "programs.pt2")
+    save_programs(
+        {name: captured(part, x, dynamic=dynamic) for name, part in parts.items()}, tmp_path / "programs.pt2"
+    )
     assert (tmp_path / "programs.pt2").stat().st_size < 1.5 * 4 * 256 * 256, "the table is there once"
     found = load_programs(tmp_path / "programs.pt2")
     assert list(found) == ["one", "two", "three"]
     for name, program in found.items():
         y = torch.randn(9, 256)
-        assert torch.equal(program.module()(y), parts[name](y)), "weights, state, constants and the dynamic size"
-        assert any("self.table(x)" in (n.meta.get("stack_trace") or "") for n in program.graph.nodes), "lines of the source"
+        assert torch.equal(program.module()(y), parts[name](y)), (
+            "weights, state, constants and the dynamic size"
+        )
+        assert any("self.table(x)" in (n.meta.get("stack_trace") or "") for n in program.graph.nodes), (
+            "lines of the source"
+        )
 
 
 def test_plain_torch_reads_it(tmp_path):

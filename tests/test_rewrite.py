@@ -31,7 +31,9 @@ def does_nothing(program):
 
 def test_a_pass_that_changes_the_interface_is_stopped_and_named():
     program = captured(Double(), torch.randn(2, 3))
-    with pytest.raises(RewriteError, match="changes_the_output failed.*outputs changed.*Passes before it: does_nothing"):
+    with pytest.raises(
+        RewriteError, match="changes_the_output failed.*outputs changed.*Passes before it: does_nothing"
+    ):
         run_passes(program, [does_nothing, changes_the_output])
 
 

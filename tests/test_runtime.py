@@ -30,7 +30,9 @@ def test_a_channels_last_tensor_is_refused_and_the_runtime_would_be_wrong(progra
     with pytest.raises(InputError, match="contiguous.*HWC"):
         program["classify"](image)
     (wrong,) = program["classify"].execute([image])
-    assert not torch.allclose(wrong, module(image), atol=1e-2), "the runtime checks the layout now? then say so in the docs"
+    assert not torch.allclose(wrong, module(image), atol=1e-2), (
+        "the runtime checks the layout now? then say so in the docs"
+    )
 
 
 @pytest.mark.parametrize(

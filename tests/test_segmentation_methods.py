@@ -22,15 +22,26 @@ def features():
 
 
 def test_points_are_embedded_as_transformers_does(loaded):
-    points, labels = torch.rand(2, 9, 2) * 1024, torch.tensor([[-1, 0, 1, 2, 3, 1, 1, 0, 2]] * 2, dtype=torch.int32)
+    points, labels = (
+        torch.rand(2, 9, 2) * 1024,
+        torch.tensor([[-1, 0, 1, 2, 3, 1, 1, 0, 2]] * 2, dtype=torch.int32),
+    )
     ours = MaskDecoder(loaded).embed_points(points, labels)
-    theirs = loaded.prompt_encoder._embed_points(points.unsqueeze(1), labels.unsqueeze(1), pad=True).squeeze(1)
+    theirs = loaded.prompt_encoder._embed_points(points.unsqueeze(1), labels.unsqueeze(1), pad=True).squeeze(
+        1
+    )
     assert torch.allclose(ours, theirs, atol=1e-4)
 
 
 @pytest.mark.parametrize("has_mask", [0.0, 1.0])
 def test_the_decoder_is_the_original(loaded, features, has_mask):
-    inputs = (*features, torch.rand(1, 3, 2) * 1024, torch.tensor([[1, 0, 2]], dtype=torch.int32), torch.randn(1, 1, 256, 256), torch.tensor([has_mask]))
+    inputs = (
+        *features,
+        torch.rand(1, 3, 2) * 1024,
+        torch.tensor([[1, 0, 2]], dtype=torch.int32),
+        torch.randn(1, 1, 256, 256),
+        torch.tensor([has_mask]),
+    )
     with torch.no_grad():
         ours, theirs = MaskDecoder(loaded)(*inputs), OriginalDecoder(loaded)(*inputs)
     assert [t.shape for t in ours] == [(1, 4, 256, 256), (1, 4), (1, 1)]

@@ -1,4 +1,6 @@
-"""Serving: the HTTP application by itself, then behind Ray with many clients, a killed replica and a drain."""
+"""Serving: the HTTP application by itself, then behind Ray with many clients, a killed replica and
+a drain.
+"""
 
 import contextlib
 import json
@@ -17,7 +19,9 @@ import torch
 
 import edgeexport
 
-fastapi = pytest.importorskip("fastapi", reason="the extra [serve] is not installed: pip install 'edgeexport[serve]'")
+fastapi = pytest.importorskip(
+    "fastapi", reason="the extra [serve] is not installed: pip install 'edgeexport[serve]'"
+)
 httpx = pytest.importorskip("httpx")
 
 from fastapi.testclient import TestClient  # noqa: E402
@@ -66,22 +70,35 @@ def test_health_readiness_manifest_and_the_api_page(client):
     assert client.get("/readyz").json()["methods"] == ["classify"]
     assert client.get("/manifest").json()["model"]["name"] == "toy"
     api = client.get("/openapi.json").json()
-    assert "a small image" in api["paths"]["/methods/classify"]["post"]["description"] and "RANDOM" in api["info"]["description"]
+    assert (
+        "a small image" in api["paths"]["/methods/classify"]["post"]["description"]
+        and "RANDOM" in api["info"]["description"]
+    )
     assert client.get("/docs").status_code == 200
 
 
 @pytest.mark.parametrize(
     ("body", "kind", "status", "said"),
     [
-        (b"{", JSON, 422, "not JSON"), (b"\xff\xfe", JSON, 422, "not JSON"), (b"[" * 100_000, JSON, 422, "not JSON"), (b"[1, 2]", JSON, 422, "an object of tensors by name"),
-        (b'{"image": [[1], [1, 2]]}', JSON, 422, "nested lists of numbers"), (b'{"image": "x"}', JSON, 422, "nested lists of numbers"), (b"{}", JSON, 422, "there is no image"),
-        (b'{"image": [[1.0]]}', JSON, 422, "must have 4 dimensions"), (json.dumps({"image": image().tolist(), "other": [1]}).encode(), JSON, 422, "takes no other"),
-        (json.dumps({"image": (image() * float("nan")).tolist()}).encode(), JSON, 422, "not finite"), (save({"image": image() / 0.0}), SAFETENSORS, 422, "not finite"),
-        (save({"image": image().double()}), SAFETENSORS, 422, "must be float32, not float64"), (save({"image": image(batch=4)}), SAFETENSORS, 422, "batch = 4.*takes 1 to 3"),
-        (b"\x08\x00\x00\x00\x00\x00\x00\x00garbage!", SAFETENSORS, 422, "not in the safetensors format"), (b"", SAFETENSORS, 422, "not in the safetensors format"),
-        (b"x", "text/plain", 422, "are taken"), (b"0" * 200_000, JSON, 413, "at most 100000"),
+        (b"{", JSON, 422, "not JSON"),
+        (b"\xff\xfe", JSON, 422, "not JSON"),
+        (b"[" * 100_000, JSON, 422, "not JSON"),
+        (b"[1, 2]", JSON, 422, "an object of tensors by name"),
+        (b'{"image": [[1], [1, 2]]}', JSON, 422, "nested lists of numbers"),
+        (b'{"image": "x"}', JSON, 422, "nested lists of numbers"),
+        (b"{}", JSON, 422, "there is no image"),
+        (b'{"image": [[1.0]]}', JSON, 422, "must have 4 dimensions"),
+        (json.dumps({"image": image().tolist(), "other": [1]}).encode(), JSON, 422, "takes no other"),
+        (json.dumps({"image": (image() * float("nan")).tolist()}).encode(), JSON, 422, "not finite"),
+        (save({"image": image() / 0.0}), SAFETENSORS, 422, "not finite"),
+        (save({"image": image().double()}), SAFETENSORS, 422, "must be float32, not float64"),
+        (save({"image": image(batch=4)}), SAFETENSORS, 422, "batch = 4.*takes 1 to 3"),
+        (b"\x08\x00\x00\x00\x00\x00\x00\x00garbage!", SAFETENSORS, 422, "not in the safetensors format"),
+        (b"", SAFETENSORS, 422, "not in the safetensors format"),
+        (b"x", "text/plain", 422, "are taken"),
+        (b"0" * 200_000, JSON, 413, "at most 100000"),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_is_said_and_the_server_goes_on(client, body, kind, status, said):
     answer = client.post("/methods/classify", content=body, headers={"content-type": kind})
     assert answer.status_code == status and re.search(said, answer.json()["error"]), answer.text
@@ -89,9 +106,14 @@ def test_what_is_wrong_is_said_and_the_server_goes_on(client, body, kind, status
 
 
 def test_a_long_body_that_does_not_say_its_length_is_refused(client):
-    answer = client.post("/methods/classify", content=(b"0" * 10_000 for _ in range(20)), headers={"content-type": JSON})
+    answer = client.post(
+        "/methods/classify", content=(b"0" * 10_000 for _ in range(20)), headers={"content-type": JSON}
+    )
     assert answer.status_code == 413
-    assert client.post("/methods/other", json={}).status_code == 404 and client.get("/methods/classify").status_code == 405
+    assert (
+        client.post("/methods/other", json={}).status_code == 404
+        and client.get("/methods/classify").status_code == 405
+    )
 
 
 def test_state_goes_out_and_comes_back_so_any_replica_can_go_on(writer, text_both):
@@ -106,7 +128,9 @@ def test_state_goes_out_and_comes_back_so_any_replica_can_go_on(writer, text_bot
     second = load(writer.post("/methods/decode_step", content=save(step | state), headers=BINARY).content)
     program["prefill"](prompt["tokens"], prompt["position"], *sound)
     assert torch.equal(second["logits"], program["decode_step"](step["token"], step["position"], *sound)[0])
-    half = writer.post("/methods/decode_step", content=save(step | {"cache.keys": state["cache.keys"]}), headers=BINARY)
+    half = writer.post(
+        "/methods/decode_step", content=save(step | {"cache.keys": state["cache.keys"]}), headers=BINARY
+    )
     assert half.status_code == 422 and "give all of it, or none" in half.json()["error"]
     short = {name: tensor[:1].contiguous() for name, tensor in state.items()}
     wrong = writer.post("/methods/decode_step", content=save(step | short), headers=BINARY)
@@ -125,7 +149,10 @@ def test_calls_of_other_sizes_do_not_meet_and_outputs_that_cannot_be_divided_are
     calls = [Call((torch.zeros(1, 5),), 1), Call((torch.zeros(1, 6),), 1), Call((torch.zeros(1, 5),), 1)]
     assert grouped(calls, 8) == [[0, 2], [1]]
     heads_first = torch.arange(6.0).reshape(6, 1)
-    assert [parts[0].flatten().tolist() for parts in split([heads_first], [1, 2])] == [[0.0, 1.0], [2.0, 3.0, 4.0, 5.0]]
+    assert [parts[0].flatten().tolist() for parts in split([heads_first], [1, 2])] == [
+        [0.0, 1.0],
+        [2.0, 3.0, 4.0, 5.0],
+    ]
     with pytest.raises(edgeexport.EdgeExportError, match="cannot be divided"):
         split([torch.zeros(4, 1)], [1, 2])
 
@@ -149,9 +176,24 @@ def free_port():
 def serving(artifact, folder, *options, environment=None):
     """`edgeexport serve` until the end of the block: (base URL, metrics URL, process)."""
     ports, log = (free_port(), free_port()), folder / "log"
-    command = [sys.executable, "-m", "edgeexport", "serve", artifact, "--replicas", "2", "--port", ports[0], "--metrics-port", ports[1], *options]
+    command = [
+        sys.executable,
+        "-m",
+        "edgeexport",
+        "serve",
+        artifact,
+        "--replicas",
+        "2",
+        "--port",
+        ports[0],
+        "--metrics-port",
+        ports[1],
+        *options,
+    ]
     with open(log, "w") as stream:
-        process = subprocess.Popen([str(c) for c in command], stdout=stream, stderr=subprocess.STDOUT, env=environment)
+        process = subprocess.Popen(
+            [str(c) for c in command], stdout=stream, stderr=subprocess.STDOUT, env=environment
+        )
     deadline = time.monotonic() + 180
     while "Serving" not in log.read_text():
         assert process.poll() is None and time.monotonic() < deadline, log.read_text()
@@ -166,7 +208,9 @@ def serving(artifact, folder, *options, environment=None):
 def served(toy_both, tmp_path_factory):
     """An archive with two replicas."""
     folder = tmp_path_factory.mktemp("serve")
-    with serving(edgeexport.bundle([a.path for a in toy_both], folder / "toy.pt2"), folder, "--queue", "400") as served:
+    with serving(
+        edgeexport.bundle([a.path for a in toy_both], folder / "toy.pt2"), folder, "--queue", "400"
+    ) as served:
         yield served
 
 
@@ -174,14 +218,18 @@ def ask(client, base, seed):
     """(status, whether the answer is right); a lost connection is an error that the client sees."""
     x = image(seed)
     try:
-        answer = client.post(f"{base}/methods/classify", content=save({"image": x}), headers=BINARY, timeout=60)
+        answer = client.post(
+            f"{base}/methods/classify", content=save({"image": x}), headers=BINARY, timeout=60
+        )
     except httpx.HTTPError as error:
         return type(error).__name__, None
     return answer.status_code, load(answer.content)["logits"] if answer.status_code == 200 else answer.text
 
 
 def many(base, program, count, during=lambda: None):
-    """Statuses of `count` requests of 32 clients; every answer that came is held against the program's own."""
+    """Statuses of `count` requests of 32 clients; every answer that came is held against the
+    program's own.
+    """
     with httpx.Client(limits=httpx.Limits(max_connections=64)) as client, ThreadPoolExecutor(32) as pool:
         asked = [pool.submit(ask, client, base, seed) for seed in range(count)]
         during()
@@ -195,7 +243,11 @@ def many(base, program, count, during=lambda: None):
 def test_ray_waits_for_its_proxy_on_a_busy_machine(served):
     """Its 5 s are over before the process has begun, where others compute; serving then failed."""
     _, _, process = served
-    (controller,) = [p for p in psutil.Process(process.pid).children(recursive=True) if "ServeController" in " ".join(p.cmdline())]
+    (controller,) = [
+        p
+        for p in psutil.Process(process.pid).children(recursive=True)
+        if "ServeController" in " ".join(p.cmdline())
+    ]
     assert controller.environ()["RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S"] == "60"
 
 
@@ -211,7 +263,11 @@ def test_many_clients_get_their_own_right_answers(served, program):
 
 def test_a_killed_replica_loses_no_request_without_an_error(served, program):
     base, _, process = served
-    replicas = [p for p in psutil.Process(process.pid).children(recursive=True) if "ServeReplica:edgeexport" in " ".join(p.cmdline())]
+    replicas = [
+        p
+        for p in psutil.Process(process.pid).children(recursive=True)
+        if "ServeReplica:edgeexport" in " ".join(p.cmdline())
+    ]
     assert len(replicas) == 2
     statuses = many(base, program, 600, during=lambda: (time.sleep(0.3), replicas[0].kill()))
     assert len(statuses) == 600 and statuses.count(200) > 300
@@ -248,14 +304,21 @@ import ray, sys
 ray.init(address=sys.argv[1], log_to_driver=False, logging_level="error")
 nodes = [a["Address"]["NodeID"] for a in ray._private.state.actors().values() if a["State"] == "ALIVE" and a["ActorClassName"].startswith("ServeReplica")]
 print(len(nodes), len(set(nodes)), len(ray.nodes()))
-"""
+"""  # noqa: E501
 
 
 @pytest.fixture
 def cluster():
     """(address, environment) of a cluster of two nodes with one CPU each, both on this machine."""
     environment = {**os.environ, **RAY_SETTINGS, "RAY_AUTH_MODE": "disabled"}
-    process = subprocess.Popen([sys.executable, "-c", CLUSTER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
+    process = subprocess.Popen(
+        [sys.executable, "-c", CLUSTER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=environment,
+    )
     address = next((line.split()[1] for line in process.stdout if line.startswith("address ")), None)
     assert address, "no cluster could be started"
     yield address, environment
@@ -263,11 +326,15 @@ def cluster():
     assert process.returncode == 0
 
 
-def test_replicas_are_spread_over_the_nodes_of_a_cluster_which_goes_on_afterwards(cluster, toy_both, program, tmp_path):
+def test_replicas_are_spread_over_the_nodes_of_a_cluster_which_goes_on_afterwards(
+    cluster, toy_both, program, tmp_path
+):
     address, environment = cluster
 
     def replicas():
-        said = subprocess.run([sys.executable, "-c", REPLICAS, address], capture_output=True, text=True, env=environment)
+        said = subprocess.run(
+            [sys.executable, "-c", REPLICAS, address], capture_output=True, text=True, env=environment
+        )
         assert said.returncode == 0, said.stderr
         return said.stdout.split()
 
@@ -279,13 +346,20 @@ def test_replicas_are_spread_over_the_nodes_of_a_cluster_which_goes_on_afterward
 
 def test_a_taken_port_a_phone_artifact_and_no_artifact_are_refused(toy_both, tmp_path):
     def run(*arguments):
-        done = subprocess.run([sys.executable, "-m", "edgeexport", "serve", *map(str, arguments)], capture_output=True, text=True, env={**os.environ, "RAY_ADDRESS": ""})
+        done = subprocess.run(
+            [sys.executable, "-m", "edgeexport", "serve", *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "RAY_ADDRESS": ""},
+        )
         assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
         return done.stderr
 
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        assert "cannot be used (Address already in use)" in run(toy_both[1].path, "--port", taken.getsockname()[1])
+        assert "cannot be used (Address already in use)" in run(
+            toy_both[1].path, "--port", taken.getsockname()[1]
+        )
     assert "build it with --target aoti" in run(toy_both[0].path)
     assert "is not an artifact" in run(tmp_path)

@@ -23,17 +23,33 @@ def processors(facts):
         WhisperTimeStampLogitsProcessor,
     )
 
-    settings = GenerationConfig(no_timestamps_token_id=facts["no_timestamps"], eos_token_id=facts["end"], max_initial_timestamp_index=50)
-    return LogitsProcessorList([
-        SuppressTokensLogitsProcessor(facts["suppress"]), SuppressTokensAtBeginLogitsProcessor(facts["suppress_first"], 1),
-        WhisperTimeStampLogitsProcessor(settings, begin_index=1),
-    ])  # fmt: skip
+    settings = GenerationConfig(
+        no_timestamps_token_id=facts["no_timestamps"],
+        eos_token_id=facts["end"],
+        max_initial_timestamp_index=50,
+    )
+    return LogitsProcessorList(
+        [
+            SuppressTokensLogitsProcessor(facts["suppress"]),
+            SuppressTokensAtBeginLogitsProcessor(facts["suppress_first"], 1),
+            WhisperTimeStampLogitsProcessor(settings, begin_index=1),
+        ]
+    )
 
 
 @pytest.mark.parametrize("facts", [ENGLISH, MANY], ids=["english", "multilingual"])
 @pytest.mark.parametrize(
     "history",
-    [[], ["t0"], ["t0", 5], ["t0", 5, 6, "t9"], ["t0", 5, "t9", "t9"], ["t0", 5, "t9", "t9", 7], ["t0", 5, "t9", "t9", 7, 8, "t20"], ["t0", 5, "t1500"]],
+    [
+        [],
+        ["t0"],
+        ["t0", 5],
+        ["t0", 5, 6, "t9"],
+        ["t0", 5, "t9", "t9"],
+        ["t0", 5, "t9", "t9", 7],
+        ["t0", 5, "t9", "t9", 7, 8, "t20"],
+        ["t0", 5, "t1500"],
+    ],
     ids=str,
 )
 @pytest.mark.parametrize("lift", [0.0, 8.0])
@@ -48,8 +64,20 @@ def test_rules_are_those_of_transformers(facts, history, lift):
 
 
 def test_token_ids_are_those_of_the_released_vocabularies():
-    assert (ENGLISH["start"], ENGLISH["no_timestamps"], ENGLISH["transcribe"], ENGLISH["no_speech"]) == (50257, 50362, 50358, 50361)
-    assert (MANY["start"], MANY["languages"]["en"], MANY["languages"]["su"], MANY["translate"], MANY["transcribe"], MANY["timestamps"]) == (50258, 50259, 50357, 50358, 50359, 50364)
+    assert (ENGLISH["start"], ENGLISH["no_timestamps"], ENGLISH["transcribe"], ENGLISH["no_speech"]) == (
+        50257,
+        50362,
+        50358,
+        50361,
+    )
+    assert (
+        MANY["start"],
+        MANY["languages"]["en"],
+        MANY["languages"]["su"],
+        MANY["translate"],
+        MANY["transcribe"],
+        MANY["timestamps"],
+    ) == (50258, 50259, 50357, 50358, 50359, 50364)
 
 
 T = ENGLISH["timestamps"]
@@ -67,14 +95,30 @@ FULL, RATE = ENGLISH["window_samples"], 16_000
         ([T, 1, 2], FULL, [(0.0, 30.0, [1, 2])], FULL),
         ([], FULL, [], FULL),
     ],
-    ids=["one", "two", "cut off in the text", "the last window ends with the sound", "cut off at the pause", "no end", "nothing"],
-)  # fmt: skip
+    ids=[
+        "one",
+        "two",
+        "cut off in the text",
+        "the last window ends with the sound",
+        "cut off at the pause",
+        "no end",
+        "nothing",
+    ],
+)
 def test_windows_are_cut_where_a_segment_ends(tokens, samples, segments, used):
     found, advance = split_window(tokens, ENGLISH, samples)
     assert [(pytest.approx(a), pytest.approx(b), ids) for a, b, ids in segments] == found and advance == used
 
 
-@pytest.mark.parametrize(("facts", "language", "task"), [(ENGLISH, "de", "transcribe"), (ENGLISH, None, "translate"), (MANY, "klingon", "transcribe"), (MANY, None, "sing")])
+@pytest.mark.parametrize(
+    ("facts", "language", "task"),
+    [
+        (ENGLISH, "de", "transcribe"),
+        (ENGLISH, None, "translate"),
+        (MANY, "klingon", "transcribe"),
+        (MANY, None, "sing"),
+    ],
+)
 def test_options_that_cannot_be_met_are_refused(facts, language, task):
     with pytest.raises(InputError):
         _check_options(facts, language, task)
@@ -107,26 +151,53 @@ def likely(facts, *tokens, height=9.0):
 def test_a_multilingual_window_detects_the_language_and_asks_in_it():
     facts = MANY
     first, end = facts["timestamps"], facts["end"]
-    program = FakeProgram(facts, likely(facts, facts["languages"]["de"]), [likely(facts, first), likely(facts, 500), likely(facts, first + 50), likely(facts, end, height=30.0)])
+    program = FakeProgram(
+        facts,
+        likely(facts, facts["languages"]["de"]),
+        [
+            likely(facts, first),
+            likely(facts, 500),
+            likely(facts, first + 50),
+            likely(facts, end, height=30.0),
+        ],
+    )
     window = decode_window(program, np.full(1600, 0.1, np.float32), None, "translate")
     assert window.language == "de" and window.tokens == [first, 500, first + 50]
     start = facts["start"]
     assert program.asked == [
-        ("prefill", [start], 0), ("prefill", [facts["languages"]["de"], facts["translate"]], 1),
-        ("decode_step", [first], 3), ("decode_step", [500], 4), ("decode_step", [first + 50], 5),
-    ]  # fmt: skip
+        ("prefill", [start], 0),
+        ("prefill", [facts["languages"]["de"], facts["translate"]], 1),
+        ("decode_step", [first], 3),
+        ("decode_step", [500], 4),
+        ("decode_step", [first + 50], 5),
+    ]
 
 
 def test_an_english_window_has_the_start_alone_as_its_prompt():
     facts = ENGLISH
-    program = FakeProgram(facts, likely(facts, facts["timestamps"]), [likely(facts, 500), likely(facts, facts["end"], height=30.0)])
-    assert decode_window(program, np.full(1600, 0.1, np.float32), None, "transcribe").tokens == [facts["timestamps"], 500]
-    assert [a[:2] for a in program.asked] == [("prefill", [facts["start"]]), ("decode_step", [facts["timestamps"]]), ("decode_step", [500])]
+    program = FakeProgram(
+        facts,
+        likely(facts, facts["timestamps"]),
+        [likely(facts, 500), likely(facts, facts["end"], height=30.0)],
+    )
+    assert decode_window(program, np.full(1600, 0.1, np.float32), None, "transcribe").tokens == [
+        facts["timestamps"],
+        500,
+    ]
+    assert [a[:2] for a in program.asked] == [
+        ("prefill", [facts["start"]]),
+        ("decode_step", [facts["timestamps"]]),
+        ("decode_step", [500]),
+    ]
 
 
 def test_a_window_that_the_model_takes_for_silence_has_no_text():
     facts = ENGLISH
-    program = FakeProgram(facts, likely(facts, facts["no_speech"], height=30.0), [likely(facts, 500, height=0.0), likely(facts, facts["end"], height=20.0)])
+    program = FakeProgram(
+        facts,
+        likely(facts, facts["no_speech"], height=30.0),
+        [likely(facts, 500, height=0.0), likely(facts, facts["end"], height=20.0)],
+    )
     assert decode_window(program, np.full(1600, 0.1, np.float32), None, "transcribe") is None
     assert decode_window(program, np.zeros(1600, np.float32), None, "transcribe") is None
 
@@ -136,4 +207,7 @@ def test_decoding_ends_with_the_last_position():
     then = [likely(facts, 500) for _ in range(500)]
     program = FakeProgram(facts, likely(facts, facts["timestamps"]), then)
     window = decode_window(program, np.full(1600, 0.1, np.float32), None, "transcribe")
-    assert len(window.tokens) == facts["text_positions"] - 1 and program.asked[-1][2] == facts["text_positions"] - 2
+    assert (
+        len(window.tokens) == facts["text_positions"] - 1
+        and program.asked[-1][2] == facts["text_positions"] - 2
+    )

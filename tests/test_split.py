@@ -1,4 +1,6 @@
-"""A program without its weights, and the file that they are in: the same answers to the last bit, and only what is worth a name is moved."""
+"""A program without its weights, and the file that they are in: the same answers to the last bit,
+and only what is worth a name is moved.
+"""
 
 import pytest
 import torch
@@ -43,7 +45,11 @@ def answers(path, *inputs, calls=1, **options):
 
 
 def equal(ours, theirs):
-    return all(torch.equal(a, b) for one, other in zip(ours, theirs, strict=True) for a, b in zip(one, other, strict=True))
+    return all(
+        torch.equal(a, b)
+        for one, other in zip(ours, theirs, strict=True)
+        for a, b in zip(one, other, strict=True)
+    )
 
 
 @pytest.mark.parametrize("tied", [True, False])
@@ -55,9 +61,15 @@ def test_weights_and_tables_are_moved_and_the_answer_has_the_same_bits(tied, tmp
     write_data_file(data, weights)
     table_bytes = 3000 * 24 * 4
     assert small.stat().st_size < 20_000, "what is left is the program"
-    assert data.stat().st_size < (1.1 if tied else 2.1) * table_bytes, "bytes that have two names are there once"
-    assert sum(weight.layout is not None for weight in weights.values()) == 1, "the lookup's table is the program's own"
-    assert sorted(map(len, read_data_file(data))) == sorted({w.sha256: len(w.content) for w in weights.values()}.values())
+    assert data.stat().st_size < (1.1 if tied else 2.1) * table_bytes, (
+        "bytes that have two names are there once"
+    )
+    assert sum(weight.layout is not None for weight in weights.values()) == 1, (
+        "the lookup's table is the program's own"
+    )
+    assert sorted(map(len, read_data_file(data))) == sorted(
+        {w.sha256: len(w.content) for w in weights.values()}.values()
+    )
     assert equal(answers(small, WORDS, data_path=data), answers(whole, WORDS))
 
 
@@ -89,4 +101,6 @@ def test_without_its_data_the_runtime_refuses_the_program(tmp_path):
 def test_what_is_not_taken_is_written_as_it_was(tmp_path):
     whole, again = lowered(tmp_path / "whole.pte", Tied(False), WORDS), tmp_path / "again.pte"
     ProgramFile.read(whole).write(again)
-    assert equal(answers(again, WORDS), answers(whole, WORDS)) and again.stat().st_size == whole.stat().st_size
+    assert (
+        equal(answers(again, WORDS), answers(whole, WORDS)) and again.stat().st_size == whole.stat().st_size
+    )

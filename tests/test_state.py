@@ -1,4 +1,6 @@
-"""Programs with state: a cache that methods share, that nothing else overwrites, and that a new text does not see."""
+"""Programs with state: a cache that methods share, that nothing else overwrites, and that a new
+text does not see.
+"""
 
 import pytest
 import torch
@@ -25,19 +27,31 @@ def test_every_position_and_prompt_length_says_what_the_text_at_once_says(artifa
     assert cases["prefill"] == [{"tokens": n} for n in (1, 2, 3, 7, 12)]
     assert cases["decode_step"] == [{"position": n} for n in (1, 2, 3, 7, 11)]
     steps = next(m for m in artifact.manifest["methods"] if m["name"] == "decode_step")
-    assert steps["cases"][2]["setup"] == {"method": "prefill", "kind": "structured", "sizes": {"tokens": 3}, "seed": 20}
+    assert steps["cases"][2]["setup"] == {
+        "method": "prefill",
+        "kind": "structured",
+        "sizes": {"tokens": 3},
+        "seed": 20,
+    }
     assert steps["dims"][0]["verified"] == [1, 11]
     assert all(f["passed"] for f in artifact.manifest["findings"])
 
 
 def test_the_manifest_names_the_state_and_the_methods_share_it(artifact):
     state = {m["name"]: [(s["name"], s["shape"]) for s in m["state"]] for m in artifact.manifest["methods"]}
-    assert state["encode"] == [] and state["prefill"] == state["decode_step"] == [("cache.keys", [2, 12, 16]), ("cache.values", [2, 16, 12])]
+    assert state["encode"] == [] and state["prefill"] == state["decode_step"] == [
+        ("cache.keys", [2, 12, 16]),
+        ("cache.values", [2, 16, 12]),
+    ]
 
 
 def test_the_state_holds_and_a_new_text_starts_clean(artifact):
     (found,) = [f for f in artifact.manifest["findings"] if f["check"] == "state"]
-    assert found["method"] == "decode_step" and found["details"] == {"held": True, "clean": True} and "while encode runs" in found["measured"]
+    assert (
+        found["method"] == "decode_step"
+        and found["details"] == {"held": True, "clean": True}
+        and "while encode runs" in found["measured"]
+    )
 
 
 def test_a_cache_planned_with_scratch_memory_is_found_out(tmp_path, monkeypatch):
@@ -47,7 +61,9 @@ def test_a_cache_planned_with_scratch_memory_is_found_out(tmp_path, monkeypatch)
 
     from edgeexport.compiler import edge_lowering
 
-    together = ExecutorchBackendConfig(memory_planning_pass=MemoryPlanningPass(alloc_graph_input=False), run_reinplace_pass=True)
+    together = ExecutorchBackendConfig(
+        memory_planning_pass=MemoryPlanningPass(alloc_graph_input=False), run_reinplace_pass=True
+    )
     monkeypatch.setattr(edge_lowering, "_memory_settings", lambda: together)
     with pytest.raises(CheckFailed, match="state decode_step|numerics decode_step"):
         edgeexport.build(TOY_TEXT, weights="random", out=tmp_path / "text")
@@ -56,10 +72,12 @@ def test_a_cache_planned_with_scratch_memory_is_found_out(tmp_path, monkeypatch)
 @pytest.mark.parametrize(
     ("method", "tokens", "position", "said"),
     [
-        ("decode_step", [5], 12, "'position'.*holds 12; it takes 0 to 11"), ("decode_step", [5], -1, "holds -1"),
-        ("decode_step", [4000], 3, "'token'.*holds 4000; it takes 0 to 3999"), ("prefill", [5] * 13, 0, "tokens = 13.*takes 1 to 12"),
+        ("decode_step", [5], 12, "'position'.*holds 12; it takes 0 to 11"),
+        ("decode_step", [5], -1, "holds -1"),
+        ("decode_step", [4000], 3, "'token'.*holds 4000; it takes 0 to 3999"),
+        ("prefill", [5] * 13, 0, "tokens = 13.*takes 1 to 12"),
     ],
-)  # fmt: skip
+)
 def test_what_would_read_or_write_elsewhere_is_refused(program, method, tokens, position, said):
     about = program["encode"](torch.zeros(1, 256, 32))
     with pytest.raises(InputError, match=said):

@@ -34,8 +34,14 @@ def test_checkpoints_are_read(tmp_path, suffix, nested):
 
 
 def test_a_checkpoint_of_another_model_names_the_first_keys(tmp_path):
-    with pytest.raises(WeightsError, match=r"another model.*missing 1\.weight.*missing 1\.bias; unknown a; and 1 more"):
-        fit(small(), {**nn.Sequential(nn.Linear(4, 3)).state_dict(), "a": torch.zeros(1), "b": torch.zeros(1)}, "x.pt")
+    with pytest.raises(
+        WeightsError, match=r"another model.*missing 1\.weight.*missing 1\.bias; unknown a; and 1 more"
+    ):
+        fit(
+            small(),
+            {**nn.Sequential(nn.Linear(4, 3)).state_dict(), "a": torch.zeros(1), "b": torch.zeros(1)},
+            "x.pt",
+        )
     with pytest.raises(WeightsError, match=r"0\.weight has shape \[3, 5\], the model has \[3, 4\]"):
         fit(small(), small().state_dict() | {"0.weight": torch.zeros(3, 5)}, "x.pt")
 

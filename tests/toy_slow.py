@@ -1,4 +1,6 @@
-"""A user's own model in a file, one line of which takes most of the time, and one operator of which no delegate has."""
+"""A user's own model in a file, one line of which takes most of the time, and one operator of which
+no delegate has.
+"""
 
 import torch
 from torch import nn

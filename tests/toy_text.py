@@ -27,7 +27,9 @@ class Writer(nn.Module):
         self.words = nn.Embedding(VOCABULARY, WIDTH)
         self.places = nn.Embedding(POSITIONS, WIDTH)
         self.query, self.key, self.value, self.out = (nn.Linear(WIDTH, WIDTH) for _ in range(4))
-        self.cross_query, self.cross_key, self.cross_value, self.cross_out = (nn.Linear(WIDTH, WIDTH) for _ in range(4))
+        self.cross_query, self.cross_key, self.cross_value, self.cross_out = (
+            nn.Linear(WIDTH, WIDTH) for _ in range(4)
+        )
         self.norm = nn.LayerNorm(WIDTH)
 
 
@@ -52,7 +54,9 @@ class Decoder(nn.Module):
         positions = self.positions(position, tokens.shape[1])
         x = F.embedding(tokens, m.words.weight) + F.embedding(positions, m.places.weight)
         past = self.cache.update(positions, split_heads(m.key(x), HEADS), split_heads(m.value(x), HEADS))
-        x = x + m.out(attend(split_heads(m.query(x) * scale, HEADS), *past, HEADS, self.positions.seen(positions)))
+        x = x + m.out(
+            attend(split_heads(m.query(x) * scale, HEADS), *past, HEADS, self.positions.seen(positions))
+        )
         x = x + m.cross_out(attend(split_heads(m.cross_query(x) * scale, HEADS), *about, HEADS))
         return F.linear(m.norm(x[:, -1]), m.words.weight)
 
@@ -71,7 +75,9 @@ class Original:
             return x.unflatten(-1, (HEADS, -1)).transpose(1, 2)
 
         x = m.words.weight[self.text][None] + m.places.weight[: len(self.text)]
-        y = F.scaled_dot_product_attention(heads(m.query(x)), heads(m.key(x)), heads(m.value(x)), is_causal=True)
+        y = F.scaled_dot_product_attention(
+            heads(m.query(x)), heads(m.key(x)), heads(m.value(x)), is_causal=True
+        )
         x = x + m.out(y.transpose(1, 2).flatten(2))
         y = F.scaled_dot_product_attention(heads(m.cross_query(x)), keys[None], values.transpose(1, 2)[None])
         x = x + m.cross_out(y.transpose(1, 2).flatten(2))

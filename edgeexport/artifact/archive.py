@@ -1,8 +1,9 @@
 """Several folders of files in one `.pt2` archive, which gives them back byte for byte.
 
-What a folder's own `.pt2` files hold (ExportedPrograms, models of AOTInductor, their weights) become records of the archive itself, and a
-`.pte` lies in the format's folder for ExecuTorch, so that plain PyTorch and its C++ loader find them there. PyTorch's writer is
-deterministic: the same records under the same root are the same file again.
+What a folder's own `.pt2` files hold (ExportedPrograms, models of AOTInductor, their weights)
+become records of the archive itself, and a `.pte` lies in the format's folder for ExecuTorch, so
+that plain PyTorch and its C++ loader find them there. PyTorch's writer is deterministic: the same
+records under the same root are the same file again.
 """
 
 from __future__ import annotations
@@ -38,11 +39,18 @@ SCHEMA: dict[str, Any] = {
                 "propertyNames": {"$ref": "#/$defs/name"},
                 "additionalProperties": {
                     "oneOf": [
-                        {"type": "object", "required": ["record"], "properties": {"record": {"type": "string"}}},
+                        {
+                            "type": "object",
+                            "required": ["record"],
+                            "properties": {"record": {"type": "string"}},
+                        },
                         {
                             "type": "object",
                             "required": ["root", "records"],
-                            "properties": {"root": {"$ref": "#/$defs/name"}, "records": {"type": "array", "items": {"type": "string"}}},
+                            "properties": {
+                                "root": {"$ref": "#/$defs/name"},
+                                "records": {"type": "array", "items": {"type": "string"}},
+                            },
                         },
                     ]
                 },
@@ -57,11 +65,15 @@ WRITERS_OWN = {"archive_format", "archive_version", "byteorder", ".data/version"
 """Records that PyTorch's writer adds by itself."""
 
 UNNAMED = "archive"
-"""The root of an archive that was written to a stream; one that was written to a path has its name."""
+"""The root of an archive that was written to a stream; one that was written to a path has its name.
+"""
 
 
 def pack(folders: Mapping[str, Path], path: Path) -> None:
-    """Write every file of `folders` to `path`; what is in several is stored once. Raises UsageError where they have different records of one name."""
+    """Write every file of `folders` to `path`; what is in several is stored once.
+
+    Raises UsageError where they have different records of one name.
+    """
     from torch.export.pt2_archive._package import PT2ArchiveWriter
 
     index: dict[str, dict] = {}
@@ -73,7 +85,10 @@ def pack(folders: Mapping[str, Path], path: Path) -> None:
             if record not in written:
                 archive.write_bytes(record, content)
             elif written[record] != digest:
-                raise UsageError(f"Two artifacts have a '{record}', with different content: one archive takes one server artifact.")
+                raise UsageError(
+                    f"Two artifacts have a '{record}', with different content: one archive takes one server"
+                    " artifact."
+                )
             written[record] = digest
 
         for name, folder in folders.items():
@@ -97,13 +112,19 @@ def pack(folders: Mapping[str, Path], path: Path) -> None:
 
 
 def folders_of(path: Path) -> dict[str, tuple[str, ...]]:
-    """The folders in an archive, in the order in which they were packed, and their files. Raises ArtifactError."""
+    """The folders in an archive, in the order in which they were packed, and their files.
+
+    Raises ArtifactError.
+    """
     with _opened(path) as (_, index):
         return {name: tuple(files) for name, files in index.items()}
 
 
 def unpack(path: Path, name: str, folder: Path) -> None:
-    """Write the files of the folder `name` of an archive into `folder`. Raises ArtifactError for a record that is missing or damaged."""
+    """Write the files of the folder `name` of an archive into `folder`.
+
+    Raises ArtifactError for a record that is missing or damaged.
+    """
     with _opened(path) as (read, index):
         for file, made_of in index[name].items():
             if "record" in made_of:
@@ -135,12 +156,17 @@ def _opened(path: Path) -> Iterator[tuple[Callable[[str], bytes], dict[str, dict
                 return archive.read(f"{root}/{record}")
 
         if INDEX not in records:
-            raise ArtifactError(f"{path} is not an archive that `edgeexport bundle` wrote: it has no {INDEX}. Give that, or an artifact's folder.")
+            raise ArtifactError(
+                f"{path} is not an archive that `edgeexport bundle` wrote: it has no {INDEX}. Give that, or"
+                " an artifact's folder."
+            )
         with _damage(path):
             index = json.loads(read(INDEX))
         error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(SCHEMA).iter_errors(index))
         if error is not None:
-            raise ArtifactError(f"{path} has an index that this version does not read: {error.message[:200]}.")
+            raise ArtifactError(
+                f"{path} has an index that this version does not read: {error.message[:200]}."
+            )
         yield read, index["folders"]
 
 
@@ -149,8 +175,21 @@ def _damage(path: Path) -> Iterator[None]:
     """What zipfile and json raise for damaged or hostile bytes, as ArtifactError."""
     try:
         yield
-    except (zipfile.BadZipFile, zlib.error, struct.error, KeyError, EOFError, ValueError, OverflowError, MemoryError, RuntimeError) as error:
-        raise ArtifactError(f"{path} is damaged, or no archive ({str(error).strip(chr(34))[:200]}). Copy it again, or bundle again.") from error
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        struct.error,
+        KeyError,
+        EOFError,
+        ValueError,
+        OverflowError,
+        MemoryError,
+        RuntimeError,
+    ) as error:
+        raise ArtifactError(
+            f"{path} is damaged, or no archive ({str(error).strip(chr(34))[:200]}). Copy it again, or bundle"
+            " again."
+        ) from error
 
 
 def _root(archive: zipfile.ZipFile) -> str:
@@ -167,7 +206,10 @@ def _records(archive: zipfile.ZipFile) -> list[str]:
 
 
 def _home(name: str, file: Path) -> str:
-    """The record that a plain file becomes. PyTorch reads all of `extra/` as text, so of ours only the manifest is there."""
+    """The record that a plain file becomes.
+
+    PyTorch reads all of `extra/` as text, so of ours only the manifest is there.
+    """
     if file.suffix == ".pte":
         return f"data/executorch/{name}.pte"
     return f"{'extra' if file.name == 'manifest.json' else 'data'}/edgeexport/{name}/{file.name}"

@@ -1,4 +1,7 @@
-"""Artifacts of one model → one `.pt2` archive: ExportedPrograms, server models, `.pte`, manifests and eager's answers in one file."""
+"""Artifacts of one model → one `.pt2` archive:
+
+ExportedPrograms, server models, `.pte`, manifests and eager's answers in one file.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +18,25 @@ SUFFIX = ".pt2"
 
 
 def bundle(paths: Sequence[str | Path], out: str | Path | None = None, force: bool = False) -> Path:
-    """Write the artifacts at `paths` (folders, or archives) into one archive; returns its path. `out` is by default beside the first, named after the model.
+    """Write the artifacts at `paths` (folders, or archives) into one archive; returns its path.
 
-    The file is moved into place when every artifact was read back from it, byte for byte. Raises UsageError for artifacts that do not
-    belong together or whose checks failed, ArtifactError for what is none, is damaged, or may not be written.
+    `out` is by default beside the first, named after the model.
+
+    The file is moved into place when every artifact was read back from it, byte for byte. Raises
+    UsageError for artifacts that do not belong together or whose checks failed, ArtifactError for
+    what is none, is damaged, or may not be written.
     """
     artifacts = _together([artifact for path in paths for artifact in open_artifacts(path)])
     first = artifacts[0]
-    out = Path(out) if out is not None else Path(paths[0]).parent / f"{first.manifest['model']['name']}{SUFFIX}"
+    out = (
+        Path(out) if out is not None else Path(paths[0]).parent / f"{first.manifest['model']['name']}{SUFFIX}"
+    )
     _refuse(out, force)
     with foreign_errors(str(out)), contextlib.ExitStack() as stack:
         out.parent.mkdir(parents=True, exist_ok=True)
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=f".{out.name}.partial-", dir=out.parent)))
+        folder = Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix=f".{out.name}.partial-", dir=out.parent))
+        )
         partial = folder / out.name
         archive.pack({a.side: a.path for a in artifacts}, partial)
         for artifact in artifacts:
@@ -42,10 +52,17 @@ def _together(artifacts: list[Artifact]) -> list[Artifact]:
     sides = [a.side for a in artifacts]
     for artifact in artifacts:
         if sides.count(artifact.side) > 1:
-            raise UsageError(f"Two of the artifacts are {artifact.side}: {', '.join(a.name for a in artifacts if a.side == artifact.side)}. An archive takes one of each.")
+            raise UsageError(
+                f"Two of the artifacts are {artifact.side}:"
+                f" {', '.join(a.name for a in artifacts if a.side == artifact.side)}. An archive takes one of"
+                " each."
+            )
         failed = [f["check"] for f in artifact.manifest["findings"] if not f["passed"]]
         if failed:
-            raise UsageError(f"{artifact.name} failed its checks ({', '.join(dict.fromkeys(failed))}), so it is not bundled.")
+            raise UsageError(
+                f"{artifact.name} failed its checks ({', '.join(dict.fromkeys(failed))}), so it is not"
+                " bundled."
+            )
     return artifacts
 
 

@@ -1,7 +1,9 @@
-"""A `.pte` apart: a small program, and its weights by name, for data files (`.ptd`) that other programs can share.
+"""A `.pte` apart: a small program, and its weights by name, for data files (`.ptd`) that other
+programs can share.
 
-ExecuTorch finds what is not in a program by name in the data files that it is loaded with (docs/source/ptd-file-format.md there). The weights
-of XNNPACK's delegates have a hash of their content for a name already; constants of the program get one.
+ExecuTorch finds what is not in a program by name in the data files that it is loaded with
+(docs/source/ptd-file-format.md there). The weights of XNNPACK's delegates have a hash of their
+content for a name already; constants of the program get one.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ LEAST_BYTES = 4096
 
 
 def take_weights(file: ProgramFile) -> dict[str, Weight]:
-    """Remove from a program the weights of its delegates and its own constants of some size, and give them by name."""
+    """Remove from a program the weights of its delegates and its own constants of some size, and
+    give them by name.
+    """
     taken = {entry.key: Weight(file.segments[entry.segment_index]) for entry in file.program.named_data or ()}
     file.program.named_data = []
     taken |= _take_constants(file)
@@ -37,10 +41,13 @@ def _take_constants(file: ProgramFile) -> dict[str, Weight]:
         for tensor in tensors:
             layout = TensorLayout(ScalarType(tensor.scalar_type), tensor.sizes, tensor.dim_order)
             weight = Weight(constants[index][: _size_bytes(tensor)], layout)
-            name = f"{weight.sha256}-{layout.scalar_type.name}-{'x'.join(map(str, layout.sizes))}-{''.join(map(str, layout.dim_order))}"
+            sizes, order = "x".join(map(str, layout.sizes)), "".join(map(str, layout.dim_order))
+            name = f"{weight.sha256}-{layout.scalar_type.name}-{sizes}-{order}"
             taken[name] = weight
             tensor.data_buffer_idx = 0
-            tensor.extra_tensor_info = ExtraTensorInfo(fully_qualified_name=name, location=TensorDataLocation.EXTERNAL)
+            tensor.extra_tensor_info = ExtraTensorInfo(
+                fully_qualified_name=name, location=TensorDataLocation.EXTERNAL
+            )
         constants[index] = memoryview(b"")
     if taken:
         file.set_constants(constants)
@@ -48,7 +55,9 @@ def _take_constants(file: ProgramFile) -> dict[str, Weight]:
 
 
 def _constant_tensors(file: ProgramFile) -> dict[int, list[Tensor]]:
-    """The tensors of all methods that read each of the program's constants; what calls change has its first value elsewhere."""
+    """The tensors of all methods that read each of the program's constants; what calls change has
+    its first value elsewhere.
+    """
     readers = defaultdict(list)
     for plan in file.program.execution_plan:
         for value in plan.values:

@@ -1,4 +1,6 @@
-"""The captured ExportedPrograms in one file, in PyTorch's archive format, with weights stored once for all methods."""
+"""The captured ExportedPrograms in one file, in PyTorch's archive format, with weights stored once
+for all methods.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,21 @@ from edgeexport.artifact.program_state import with_examples
 from edgeexport.errors import ArtifactError
 
 PREFIX = "program_"
-"""Of the records of weights: those of AOTInductor's models, which have the same names in PyTorch's writer, can be beside them in one archive."""
+"""Of the records of weights: those of AOTInductor's models, which have the same names in PyTorch's
+writer, can be beside them in one archive.
+"""
 
 
 def save_programs(programs: Mapping[str, ExportedProgram], path: Path) -> None:
-    """Write `programs` to `path`, as `torch.export.pt2_archive.load_pt2` reads them; without example inputs, which can be larger than the weights."""
-    # A stream, not a path: the writer names the archive's inner folder after a path, which here is temporary.
+    """Write `programs` to `path`, as `torch.export.pt2_archive.load_pt2` reads them; without
+    example inputs, which can be larger than the weights.
+    """
+    # A stream, not a path: the writer names the archive's inner folder after a path, which here is
+    # temporary.
     with open(path, "wb") as file, _WeightsOnce(file) as writer:
-        _package_exported_programs(writer, {name: with_examples(program, None) for name, program in programs.items()})
+        _package_exported_programs(
+            writer, {name: with_examples(program, None) for name, program in programs.items()}
+        )
 
 
 def load_programs(path: Path) -> dict[str, ExportedProgram]:
@@ -31,11 +40,17 @@ def load_programs(path: Path) -> dict[str, ExportedProgram]:
         with open(path, "rb") as file:
             return load_pt2(file).exported_programs
     except Exception as error:  # the archive's, the format's and the unpickler's errors alike
-        raise ArtifactError(f"{path} holds no ExportedPrograms that this PyTorch reads ({type(error).__name__}: {str(error)[:200]}).") from error
+        raise ArtifactError(
+            f"{path} holds no ExportedPrograms that this PyTorch reads ({type(error).__name__}:"
+            f" {str(error)[:200]})."
+        ) from error
 
 
 class _WeightsOnce(PT2ArchiveWriter):
-    """Writes each weight once. PyTorch does so within a program; the index of another program may name the same record."""
+    """Writes each weight once.
+
+    PyTorch does so within a program; the index of another program may name the same record.
+    """
 
     def __init__(self, file):
         super().__init__(file)

@@ -1,4 +1,6 @@
-"""The artifact folder: program, manifest, golden answers; written whole or not at all, verified on opening."""
+"""The artifact folder: program, manifest, golden answers; written whole or not at all, verified on
+opening.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +26,18 @@ GOLDEN = "golden.safetensors"
 PROGRAMS = "programs.pt2"
 """The captured ExportedPrograms, in a server artifact."""
 SOURCES = "sources.json"
-"""Where each operator of a `.pte` comes from in the model's code; artifacts of earlier versions have none."""
+"""Where each operator of a `.pte` comes from in the model's code; artifacts of earlier versions
+have none.
+"""
 
 FORMAT = 1
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What is written as a folder: what messages call it, and the file in it that tells that it is one."""
+    """What is written as a folder: what messages call it, and the file in it that tells that it is
+    one.
+    """
 
     name: str
     mark: str
@@ -42,10 +48,12 @@ ARTIFACT = Kind("an artifact", MANIFEST)
 
 @dataclass(frozen=True)
 class Artifact:
-    """An opened artifact: its folder and its manifest, whose files were found to have the recorded hashes.
+    """An opened artifact: its folder and its manifest, whose files were found to have the recorded
+    hashes.
 
-    `name` is what messages call it. One of an archive is in a temporary folder, `unpacked`, which goes away with it. `apart` is a program that
-    is looked at in place of the folder's, and the data files (`.ptd`) that its weights are in.
+    `name` is what messages call it. One of an archive is in a temporary folder, `unpacked`, which
+    goes away with it. `apart` is a program that is looked at in place of the folder's, and the data
+    files (`.ptd`) that its weights are in.
     """
 
     path: Path
@@ -81,7 +89,9 @@ class Artifact:
         return load_file(self.path / GOLDEN)
 
     def tokenizer(self):
-        """The tokenizer that the model's app needs (`prepare.tokenizer`), or None where the artifact was built without one."""
+        """The tokenizer that the model's app needs (`prepare.tokenizer`), or None where the
+        artifact was built without one.
+        """
         path = self.path / self.manifest["prepare"]["tokenizer"]
         if path.name not in self.manifest["files"]:
             return None
@@ -91,19 +101,26 @@ class Artifact:
 
     @property
     def text_note(self) -> str | None:
-        """What to know about text that this artifact says: that its weights are random, or that there is no tokenizer for it."""
+        """What to know about text that this artifact says: that its weights are random, or that
+        there is no tokenizer for it.
+        """
         if self.manifest["weights"]["source"] == "random":
             return "RANDOM weights: the tokens mean nothing"
         if self.manifest["prepare"]["tokenizer"] not in self.manifest["files"]:
-            return "the artifact has no tokenizer: token ids instead of text (put tokenizer.json beside the checkpoint and build again)"
+            return (
+                "the artifact has no tokenizer: token ids instead of text (put tokenizer.json beside the"
+                " checkpoint and build again)"
+            )
         return None
 
 
 def open_artifact(path: str | Path, suffix: str = "") -> Artifact:
-    """Read and verify an artifact: a folder, or ARCHIVE/NAME for one of those that `edgeexport bundle` wrote into a file.
+    """Read and verify an artifact: a folder, or ARCHIVE/NAME for one of those that `edgeexport
+    bundle` wrote into a file.
 
-    For the archive alone it is the first whose program has `suffix`, or the first. Raises ArtifactError when it is no artifact, is damaged,
-    or has a changed byte: the runtime can crash on a damaged program, so nothing is loaded before every hash is right.
+    For the archive alone it is the first whose program has `suffix`, or the first. Raises
+    ArtifactError when it is no artifact, is damaged, or has a changed byte: the runtime can crash
+    on a damaged program, so nothing is loaded before every hash is right.
     """
     archive, name = _in_archive(Path(path))
     if archive is None:
@@ -116,7 +133,10 @@ def open_artifact(path: str | Path, suffix: str = "") -> Artifact:
 
 
 def open_artifacts(path: str | Path) -> Iterator[Artifact]:
-    """All artifacts at a path: one, or those of an archive, each opened when it is asked for. Raises ArtifactError."""
+    """All artifacts at a path: one, or those of an archive, each opened when it is asked for.
+
+    Raises ArtifactError.
+    """
     archive, name = _in_archive(Path(path))
     if archive is None or name:
         yield open_artifact(path)
@@ -136,14 +156,20 @@ def _unpacked(archive: Path, name: str) -> Artifact:
     try:
         archive_format.unpack(archive, name, Path(home.name))
     except OSError as error:
-        raise ArtifactError(f"{archive} cannot be unpacked into {home.name} ({error.strerror}). Set TMPDIR to a folder with more room.") from error
+        raise ArtifactError(
+            f"{archive} cannot be unpacked into {home.name} ({error.strerror}). Set TMPDIR to a folder with"
+            " more room."
+        ) from error
     return dataclasses.replace(_read(Path(home.name), f"{archive}/{name}"), unpacked=home)
 
 
 def _read(path: Path, name: str) -> Artifact:
     file = path / MANIFEST
     if not file.is_file():
-        raise ArtifactError(f"{name} is not an artifact: it has no {MANIFEST}. Give the folder that `edgeexport build` wrote, or the file of `edgeexport bundle`.")
+        raise ArtifactError(
+            f"{name} is not an artifact: it has no {MANIFEST}. Give the folder that `edgeexport build` wrote,"
+            " or the file of `edgeexport bundle`."
+        )
     where = f"{name}/{MANIFEST}"
     try:
         manifest = json.loads(file.read_text(encoding="utf-8"))
@@ -152,7 +178,9 @@ def _read(path: Path, name: str) -> Artifact:
     validate_manifest(manifest, where)
     for needed in (manifest["program"], GOLDEN):
         if needed not in manifest["files"]:
-            raise ArtifactError(f"{where} records no hash of {needed}, so it cannot be trusted. Build the artifact again.")
+            raise ArtifactError(
+                f"{where} records no hash of {needed}, so it cannot be trusted. Build the artifact again."
+            )
     for file_name, recorded in manifest["files"].items():
         _verify(path / file_name, f"{name}/{file_name}", recorded)
     return Artifact(path, manifest, name)
@@ -165,18 +193,30 @@ def same_model(artifacts: Iterable[Artifact]) -> None:
         for what, place in (("model", ("model", "name")), ("weights", ("weights", "sha256"))):
             ours, theirs = (a.manifest[place[0]][place[1]] for a in (first, other))
             if ours != theirs:
-                raise UsageError(f"{first.name} and {other.name} are not of the same {what}: {str(ours)[:24]} and {str(theirs)[:24]}.")
+                raise UsageError(
+                    f"{first.name} and {other.name} are not of the same {what}: {str(ours)[:24]} and"
+                    f" {str(theirs)[:24]}."
+                )
 
 
 def validate_manifest(manifest: Any, where: Path | str) -> None:
-    """Hold a manifest against the JSON Schema in this package. Raises ArtifactError with the place that is wrong."""
+    """Hold a manifest against the JSON Schema in this package.
+
+    Raises ArtifactError with the place that is wrong.
+    """
     import jsonschema
 
-    schema = json.loads(resources.files("edgeexport.artifact").joinpath("schemas/manifest.schema.json").read_text(encoding="utf-8"))
+    schema = json.loads(
+        resources.files("edgeexport.artifact")
+        .joinpath("schemas/manifest.schema.json")
+        .read_text(encoding="utf-8")
+    )
     error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(manifest))
     if error is not None:
         place = "/".join(map(str, error.absolute_path)) or "the top"
-        raise ArtifactError(f"{where} is not a manifest that this version reads: at {place}: {error.message[:200]}.")
+        raise ArtifactError(
+            f"{where} is not a manifest that this version reads: at {place}: {error.message[:200]}."
+        )
 
 
 def _verify(file: Path, where: str, recorded: dict) -> None:
@@ -190,8 +230,8 @@ def _verify(file: Path, where: str, recorded: dict) -> None:
         )
     if found["sha256"] != recorded["sha256"]:
         raise ArtifactError(
-            f"{where} was changed after it was built (sha256 {found['sha256'][:12]}..., the manifest says {recorded['sha256'][:12]}...). "
-            "It is not loaded. Copy it again, or build it again."
+            f"{where} was changed after it was built (sha256 {found['sha256'][:12]}..., the manifest says"
+            f" {recorded['sha256'][:12]}...). It is not loaded. Copy it again, or build it again."
         )
 
 
@@ -237,7 +277,9 @@ def refuse_existing(out: Path, force: bool, kind: Kind = ARTIFACT) -> None:
     if not force:
         raise ArtifactError(f"{out} exists already. Give --force to replace it, or choose another --out.")
     if not out.is_dir() or (any(out.iterdir()) and not (out / kind.mark).is_file()):
-        raise ArtifactError(f"{out} is not {kind.name}, so --force does not replace it. Choose another --out.")
+        raise ArtifactError(
+            f"{out} is not {kind.name}, so --force does not replace it. Choose another --out."
+        )
 
 
 @dataclass(frozen=True)
@@ -250,7 +292,9 @@ class Staging:
     kind: Kind
 
     def publish(self, suffix: str = "") -> Path:
-        """Move the folder into place by rename, under `out` with `suffix`; what was there goes away last."""
+        """Move the folder into place by rename, under `out` with `suffix`; what was there goes away
+        last.
+        """
         target = self.out.with_name(self.out.name + suffix)
         refuse_existing(target, self.force or bool(suffix), self.kind)
         old = None
@@ -281,12 +325,20 @@ def input_to_json(spec: Input) -> dict:
 def input_from_json(data: dict) -> Input:
     """The input that `input_to_json` wrote."""
     return Input(
-        data["name"], tuple(data["shape"]), data["dtype"], data["meaning"], data["unit"],
-        tuple(data["range"]) if data["range"] else None, data["first_of"], sampler_from_json(data["sample"]),
-    )  # fmt: skip
+        data["name"],
+        tuple(data["shape"]),
+        data["dtype"],
+        data["meaning"],
+        data["unit"],
+        tuple(data["range"]) if data["range"] else None,
+        data["first_of"],
+        sampler_from_json(data["sample"]),
+    )
 
 
 def dims_of(method: dict) -> dict[str, Dim]:
-    """The dimensions of a method's manifest entry: as verified where they were, else as asked for."""
+    """The dimensions of a method's manifest entry: as verified where they were, else as asked
+    for.
+    """
     bounds = {d["name"]: d["verified"] or d["asked"] for d in method["dims"]}
     return {name: Dim(name, *b) for name, b in bounds.items()}

@@ -12,25 +12,40 @@ from torch.export.graph_signature import ExportGraphSignature, InputKind, InputS
 
 
 def mutated_buffers(programs: Iterable[ExportedProgram]) -> tuple[str, ...]:
-    """The names of the buffers that any of `programs` changes, sorted: the state that they share."""
-    return tuple(sorted({name for program in programs for name in program.graph_signature.buffers_to_mutate.values()}))
+    """The names of the buffers that any of `programs` changes, sorted: the state that they
+    share.
+    """
+    return tuple(
+        sorted({name for program in programs for name in program.graph_signature.buffers_to_mutate.values()})
+    )
 
 
 def copied(program: ExportedProgram) -> ExportedProgram:
-    """The same program in a graph of its own, on the same weights: what one target's passes do to it, another does not see."""
+    """The same program in a graph of its own, on the same weights: what one target's passes do to
+    it, another does not see.
+    """
     module = copy.deepcopy(program.graph_module)
     for old, new in zip(program.graph.nodes, module.graph.nodes):
-        new.name = old.name  # a copy renames what is named like a builtin ("input"); the signature goes by names
+        new.name = (
+            old.name
+        )  # a copy renames what is named like a builtin ("input"); the signature goes by names
     return _program(
-        program, module, copy.deepcopy(program.graph_signature), dict(program.state_dict), dict(program.constants),
-        copy.deepcopy(program.module_call_graph), program.example_inputs,
-    )  # fmt: skip
+        program,
+        module,
+        copy.deepcopy(program.graph_signature),
+        dict(program.state_dict),
+        dict(program.constants),
+        copy.deepcopy(program.module_call_graph),
+        program.example_inputs,
+    )
 
 
 def lift_state(program: ExportedProgram, names: Iterable[str]) -> ExportedProgram:
-    """`program` with the buffers `names` that it has as inputs, after its own and in this order, which a call writes in place.
+    """`program` with the buffers `names` that it has as inputs, after its own and in this order,
+    which a call writes in place.
 
-    The tensors given for them are donated: they hold the new state when the call returns. The call takes its inputs flat.
+    The tensors given for them are donated: they hold the new state when the call returns. The call
+    takes its inputs flat.
     """
     program = copied(program)
     graph, signature = program.graph, program.graph_signature
@@ -43,31 +58,68 @@ def lift_state(program: ExportedProgram, names: Iterable[str]) -> ExportedProgra
         if node is not last:
             last.append(node)
             last = node
-    state = {name: program.state_dict.pop(name, None) if name in program.state_dict else program.constants.pop(name) for name in lifted}
+    state = {
+        name: (
+            program.state_dict.pop(name, None) if name in program.state_dict else program.constants.pop(name)
+        )
+        for name in lifted
+    }
     kept = [s for s in signature.input_specs if s.target not in lifted or s.kind is not InputKind.BUFFER]
     inputs = kept + [InputSpec(InputKind.USER_INPUT, s.arg, None) for s in lifted.values()]
     outputs = [
-        OutputSpec(OutputKind.USER_INPUT_MUTATION, s.arg, lifted[s.target].arg.name) if s.kind is OutputKind.BUFFER_MUTATION else s
+        (
+            OutputSpec(OutputKind.USER_INPUT_MUTATION, s.arg, lifted[s.target].arg.name)
+            if s.kind is OutputKind.BUFFER_MUTATION
+            else s
+        )
         for s in signature.output_specs
     ]
     count = sum(spec.kind is InputKind.USER_INPUT for spec in inputs)
     in_spec = pytree.tree_flatten((tuple(range(count)), {}))[1]
-    entry = ModuleCallEntry("", ModuleCallSignature([], [], in_spec, program.module_call_graph[0].signature.out_spec))
-    examples = None if program.example_inputs is None else ((*pytree.tree_leaves(program.example_inputs), *state.values()), {})
-    return _program(program, program.graph_module, ExportGraphSignature(inputs, outputs), program.state_dict, program.constants, [entry], examples)
+    entry = ModuleCallEntry(
+        "", ModuleCallSignature([], [], in_spec, program.module_call_graph[0].signature.out_spec)
+    )
+    examples = (
+        None
+        if program.example_inputs is None
+        else ((*pytree.tree_leaves(program.example_inputs), *state.values()), {})
+    )
+    return _program(
+        program,
+        program.graph_module,
+        ExportGraphSignature(inputs, outputs),
+        program.state_dict,
+        program.constants,
+        [entry],
+        examples,
+    )
 
 
 def with_examples(program: ExportedProgram, inputs: tuple | None) -> ExportedProgram:
     """The same program with these inputs as the ones it was captured with; with None, with none."""
     examples = None if inputs is None else (inputs, {})
     return _program(
-        program, program.graph_module, program.graph_signature, program.state_dict, program.constants, program.module_call_graph, examples
+        program,
+        program.graph_module,
+        program.graph_signature,
+        program.state_dict,
+        program.constants,
+        program.module_call_graph,
+        examples,
     )
 
 
-def _program(like: ExportedProgram, module, signature, state_dict, constants, calls, example_inputs) -> ExportedProgram:
+def _program(
+    like: ExportedProgram, module, signature, state_dict, constants, calls, example_inputs
+) -> ExportedProgram:
     return ExportedProgram(
-        root=module, graph=module.graph, graph_signature=signature, state_dict=state_dict,
-        range_constraints=dict(like.range_constraints), module_call_graph=calls, example_inputs=example_inputs,
-        constants=constants, verifiers=like.verifiers,
-    )  # fmt: skip
+        root=module,
+        graph=module.graph,
+        graph_signature=signature,
+        state_dict=state_dict,
+        range_constraints=dict(like.range_constraints),
+        module_call_graph=calls,
+        example_inputs=example_inputs,
+        constants=constants,
+        verifiers=like.verifiers,
+    )

@@ -34,13 +34,22 @@ def weight_bytes(path: Path) -> int:
 def read_libraries(path: Path) -> tuple[LibraryFacts, ...]:
     """Disassembles every method's library. Raises RuntimeFault where there is no objdump."""
     if shutil.which("objdump") is None:
-        raise RuntimeFault("objdump is not there to read the package with. Install it (Debian: apt install binutils).")
+        raise RuntimeFault(
+            "objdump is not there to read the package with. Install it (Debian: apt install binutils)."
+        )
     with zipfile.ZipFile(path) as archive, tempfile.TemporaryDirectory() as folder:
         libraries = [m for m in archive.namelist() if "/data/aotinductor/" in m and m.endswith(".so")]
-        return tuple(_facts(Path(archive.extract(m, folder)), m.split("/data/aotinductor/")[1].split("/")[0]) for m in libraries)
+        return tuple(
+            _facts(Path(archive.extract(m, folder)), m.split("/data/aotinductor/")[1].split("/")[0])
+            for m in libraries
+        )
 
 
 def _facts(library: Path, method: str) -> LibraryFacts:
-    listing = subprocess.run(["objdump", "-d", "--no-show-raw-insn", str(library)], capture_output=True, text=True, check=True).stdout
+    listing = subprocess.run(
+        ["objdump", "-d", "--no-show-raw-insn", str(library)], capture_output=True, text=True, check=True
+    ).stdout
     instructions = [line for line in listing.splitlines() if line.startswith(" ")]
-    return LibraryFacts(method, len(instructions), sum(WIDE.search(line) is not None for line in instructions))
+    return LibraryFacts(
+        method, len(instructions), sum(WIDE.search(line) is not None for line in instructions)
+    )

@@ -18,10 +18,11 @@ HEADER_BYTES = 64
 
 @dataclass(frozen=True)
 class MethodFacts:
-    """One execution plan: the operators and backends it calls, and the bytes that are planned for it.
+    """One execution plan: the operators and backends it calls, and the bytes that are planned for
+    it.
 
-    `planned_bytes` is the sum of the arenas the app must provide at the upper bound of every dynamic size; inputs,
-    outputs' copies and what a delegate allocates for itself are not in it.
+    `planned_bytes` is the sum of the arenas the app must provide at the upper bound of every
+    dynamic size; inputs, outputs' copies and what a delegate allocates for itself are not in it.
     """
 
     name: str
@@ -31,7 +32,8 @@ class MethodFacts:
 
 
 def plain_name(operator: str) -> str:
-    """An operator's name without namespace, overload and the mark of an in-place form: what lowering's renamings leave of it.
+    """An operator's name without namespace, overload and the mark of an in-place form: what
+    lowering's renamings leave of it.
 
     `aten::index_put`, `aten::index_put_` and `aten::index_put.out` are one: index_put.
     """
@@ -48,7 +50,10 @@ def is_program(path: Path) -> bool:
 
 
 def read_program(path: Path) -> Program:
-    """The program that a `.pte` holds, without its constants and weights. Raises ArtifactError for a file that is none, or is damaged."""
+    """The program that a `.pte` holds, without its constants and weights.
+
+    Raises ArtifactError for a file that is none, or is damaged.
+    """
     from executorch.exir._serialize._flatbuffer_program import _flatbuffer_to_program
 
     size_bytes, flatbuffer_bytes = extent(path)
@@ -57,16 +62,31 @@ def read_program(path: Path) -> Program:
     try:
         program = _flatbuffer_to_program(data)
         names = [plan.name for plan in program.execution_plan]
-    except (AttributeError, ArithmeticError, LookupError, MemoryError, RecursionError, TypeError, ValueError, struct.error) as error:
-        # flatbuffers' reader looks wherever the offsets in the file point, and fails as it happens to.
-        raise ArtifactError(f"{path} is damaged: its program cannot be read ({type(error).__name__}: {error}). Copy it again.") from error
+    except (
+        AttributeError,
+        ArithmeticError,
+        LookupError,
+        MemoryError,
+        RecursionError,
+        TypeError,
+        ValueError,
+        struct.error,
+    ) as error:
+        # flatbuffers' reader looks wherever the offsets in the file point, and fails as it happens
+        # to.
+        raise ArtifactError(
+            f"{path} is damaged: its program cannot be read ({type(error).__name__}: {error}). Copy it again."
+        ) from error
     if not names:
         raise ArtifactError(f"{path} is damaged: it has no method. Copy it again.")
     return program
 
 
 def extent(path: Path) -> tuple[int, int]:
-    """The bytes of a `.pte`, and those at its start that are the flatbuffer. Raises ArtifactError for a file that is none, or is cut short."""
+    """The bytes of a `.pte`, and those at its start that are the flatbuffer.
+
+    Raises ArtifactError for a file that is none, or is cut short.
+    """
     from executorch.exir._serialize._program import _get_extended_header
 
     try:
@@ -76,18 +96,26 @@ def extent(path: Path) -> tuple[int, int]:
         raise ArtifactError(f"{path} cannot be read ({error.strerror}).") from error
     size_bytes = path.stat().st_size
     if head[4:6] != b"ET":
-        raise ArtifactError(f"{path} is not an ExecuTorch program: it does not begin like one (`ET12` at byte 4). Was it downloaded whole, and not as a pointer of Git LFS?")
+        raise ArtifactError(
+            f"{path} is not an ExecuTorch program: it does not begin like one (`ET12` at byte 4). Was it"
+            " downloaded whole, and not as a pointer of Git LFS?"
+        )
     header = _get_extended_header(head)
     if header is None:
         return size_bytes, size_bytes
     needed_bytes = max(header.program_size, header.segment_base_offset + header.segment_data_size)
     if size_bytes < needed_bytes:
-        raise ArtifactError(f"{path} is cut short: it has {size_bytes} bytes, its header says at least {needed_bytes}. Copy it again.")
+        raise ArtifactError(
+            f"{path} is cut short: it has {size_bytes} bytes, its header says at least {needed_bytes}. Copy"
+            " it again."
+        )
     return size_bytes, header.program_size
 
 
 def is_constant(plan: ExecutionPlan) -> bool:
-    """Whether a method only returns what is in the file, as the description that edgeexport puts in: it takes nothing, and calls nothing."""
+    """Whether a method only returns what is in the file, as the description that edgeexport puts
+    in: it takes nothing, and calls nothing.
+    """
     return not plan.inputs and not any(chain.instructions for chain in plan.chains)
 
 
@@ -111,7 +139,9 @@ def read_methods(path: Path) -> tuple[MethodFacts, ...]:
 
 
 def read_weights(path: Path) -> dict[str, int]:
-    """The bytes of each constant in a `.pte` or `.ptd` by its sha256: delegates' weights as they are, the program's own constants with what pads them."""
+    """The bytes of each constant in a `.pte` or `.ptd` by its sha256: delegates' weights as they
+    are, the program's own constants with what pads them.
+    """
     import hashlib
 
     from edgeexport.artifact.pte_segments import ProgramFile, read_data_file
@@ -119,7 +149,10 @@ def read_weights(path: Path) -> dict[str, int]:
     if path.suffix == ".ptd":
         contents = read_data_file(path)
     elif (file := ProgramFile.read(path)) is not None:
-        contents = [*file.constants(), *(file.segments[entry.segment_index] for entry in file.program.named_data or ())]
+        contents = [
+            *file.constants(),
+            *(file.segments[entry.segment_index] for entry in file.program.named_data or ()),
+        ]
     else:
         contents = []
     return {hashlib.sha256(content).hexdigest(): len(content) for content in contents}

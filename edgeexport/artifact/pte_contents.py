@@ -1,4 +1,6 @@
-"""What is in a `.pte`, anyone's: methods with their tensors, backends, operators, memory, and the constants that methods return."""
+"""What is in a `.pte`, anyone's: methods with their tensors, backends, operators, memory, and the
+constants that methods return.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,11 @@ SHAPES = {0: "static", 1: "bounded", 2: "unbounded"}
 
 @dataclass(frozen=True)
 class Value:
-    """What a method takes or returns. A tensor has `dtype`, `sizes` (where `shape` is bounded: the greatest) and `shape`, one of SHAPES; other kinds have none."""
+    """What a method takes or returns.
+
+    A tensor has `dtype`, `sizes` (where `shape` is bounded: the greatest) and `shape`, one of
+    SHAPES; other kinds have none.
+    """
 
     kind: str
     dtype: str | None = None
@@ -31,7 +37,9 @@ class Value:
 
 @dataclass(frozen=True)
 class Backend:
-    """A backend in a method: how many delegates call it, and the bytes of what they are made of, weights that they name apart."""
+    """A backend in a method: how many delegates call it, and the bytes of what they are made of,
+    weights that they name apart.
+    """
 
     name: str
     delegates: int
@@ -40,7 +48,11 @@ class Backend:
 
 @dataclass(frozen=True)
 class MethodContents:
-    """A method that computes. `operators` counts the calls of each outside the delegates; `arena_bytes` is its planned memory by the number of the arena."""
+    """A method that computes.
+
+    `operators` counts the calls of each outside the delegates; `arena_bytes` is its planned memory
+    by the number of the arena.
+    """
 
     name: str
     inputs: tuple[Value, ...]
@@ -58,10 +70,14 @@ class MethodContents:
 
 @dataclass(frozen=True)
 class Contents:
-    """A program. `constants` are what methods without inputs and instructions return; `schema` is what the one of model_schema.METHOD says, decoded.
+    """A program.
 
-    `constant_bytes` are the program's own constants, `named_bytes` the weights that delegates ask for by name, `state_bytes` first values of
-    buffers that calls change. Segments may overlap: the sum can be more than the file.
+    `constants` are what methods without inputs and instructions return; `schema` is what the one of
+    model_schema.METHOD says, decoded.
+
+    `constant_bytes` are the program's own constants, `named_bytes` the weights that delegates ask
+    for by name, `state_bytes` first values of buffers that calls change. Segments may overlap: the
+    sum can be more than the file.
     """
 
     file: str
@@ -77,13 +93,20 @@ class Contents:
 
 
 def read_contents(path: Path) -> Contents:
-    """What is in the `.pte` at `path`. Raises ArtifactError for a file that is none, or is damaged."""
+    """What is in the `.pte` at `path`.
+
+    Raises ArtifactError for a file that is none, or is damaged.
+    """
     program = read_program(path)
     size_bytes, flatbuffer_bytes = extent(path)
     try:
         segments = {entry.segment_index for entry in program.named_data or ()}
         states = {entry.segment_index for entry in program.mutable_data_segments or ()}
-        constants = {plan.name: [_constant(plan.values[index].val) for index in plan.outputs] for plan in program.execution_plan if is_constant(plan)}
+        constants = {
+            plan.name: [_constant(plan.values[index].val) for index in plan.outputs]
+            for plan in program.execution_plan
+            if is_constant(plan)
+        }
         return Contents(
             file=path.name,
             size_bytes=size_bytes,
@@ -97,12 +120,17 @@ def read_contents(path: Path) -> Contents:
             schema=_schema(constants),
         )
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        raise ArtifactError(f"{path} is damaged: its program points to what is not there ({type(error).__name__}: {error}). Copy it again.") from error
+        raise ArtifactError(
+            f"{path} is damaged: its program points to what is not there ({type(error).__name__}: {error})."
+            " Copy it again."
+        ) from error
 
 
 def _method(plan: ExecutionPlan, program: Program) -> MethodContents:
     instructions = [instruction.instr_args for chain in plan.chains for instruction in chain.instructions]
-    calls = Counter(operator_name(plan.operators[call.op_index]) for call in instructions if hasattr(call, "op_index"))
+    calls = Counter(
+        operator_name(plan.operators[call.op_index]) for call in instructions if hasattr(call, "op_index")
+    )
     return MethodContents(
         plan.name,
         tuple(_value(plan.values[index].val) for index in plan.inputs),
@@ -130,7 +158,11 @@ def _backends(plan: ExecutionPlan, program: Program) -> tuple[Backend, ...]:
         place = delegate.processed
         count[delegate.id] += 1
         inline = place.location.name == "INLINE"
-        size_bytes[delegate.id] += len(program.backend_delegate_data[place.index].data) if inline else program.segments[place.index].size
+        size_bytes[delegate.id] += (
+            len(program.backend_delegate_data[place.index].data)
+            if inline
+            else program.segments[place.index].size
+        )
     return tuple(Backend(name, count[name], size_bytes[name]) for name in sorted(count))
 
 

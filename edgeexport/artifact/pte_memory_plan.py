@@ -1,4 +1,6 @@
-"""Where and how long each planned tensor of a `.pte` lives, read from its flatbuffer without the runtime."""
+"""Where and how long each planned tensor of a `.pte` lives, read from its flatbuffer without the
+runtime.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,16 @@ from pathlib import Path
 from edgeexport.artifact.pte import is_constant, operator_name, read_program
 
 STATE_ARENA = 2
-"""Where lowering puts the buffers that calls change, at the same place for every method (`share_mutable_buffers`); they live on between calls."""
+"""Where lowering puts the buffers that calls change, at the same place for every method
+(`share_mutable_buffers`); they live on between calls.
+"""
 
 
 @dataclass(frozen=True)
 class Lifetime:
-    """A planned tensor: its place in an arena, and the first and the last instruction that touch it. `shape` is that at the upper bounds."""
+    """A planned tensor: its place in an arena, and the first and the last instruction that touch
+    it. `shape` is that at the upper bounds.
+    """
 
     arena: int
     offset: int
@@ -30,8 +36,8 @@ class Lifetime:
 class MemoryPlan:
     """The planned memory of a method over its instructions.
 
-    `arena_bytes` has the size of each arena by its number; the planner makes one a little larger than its tensors. `instructions`
-    names what each calls: an operator, or a backend.
+    `arena_bytes` has the size of each arena by its number; the planner makes one a little larger
+    than its tensors. `instructions` names what each calls: an operator, or a backend.
     """
 
     method: str
@@ -45,7 +51,9 @@ class MemoryPlan:
         return sum(self.arena_bytes.values())
 
     def live_bytes(self) -> list[int]:
-        """Bytes of the tensors that are alive at each instruction; where views share memory it counts once."""
+        """Bytes of the tensors that are alive at each instruction; where views share memory it
+        counts once.
+        """
         alive: list[list[Lifetime]] = [[] for _ in self.instructions]
         for tensor in sorted(self.tensors, key=lambda t: (t.arena, t.offset)):
             for number in range(tensor.first, tensor.last + 1):
@@ -86,7 +94,10 @@ def _memory_plan(plan) -> MemoryPlan:
 
 def _values_of(instruction) -> list[int]:
     """The values that an instruction reads or writes."""
-    single = (getattr(instruction, name, None) for name in ("move_from", "move_to", "cond_value_index", "value_index"))
+    single = (
+        getattr(instruction, name, None)
+        for name in ("move_from", "move_to", "cond_value_index", "value_index")
+    )
     return [*getattr(instruction, "args", ()), *(value for value in single if value is not None)]
 
 
@@ -108,7 +119,15 @@ def _lifetime(tensor, touched: list[int], end: int) -> Lifetime:
     place, dtype = tensor.allocation_info, get_scalar_type(tensor.scalar_type)
     first, last = (0, end) if place.memory_id >= STATE_ARENA else (min(touched), max(touched))
     name = str(dtype).removeprefix("torch.")
-    return Lifetime(place.memory_id, place.memory_offset, math.prod(tensor.sizes) * dtype.itemsize, first, last, name, tuple(tensor.sizes))
+    return Lifetime(
+        place.memory_id,
+        place.memory_offset,
+        math.prod(tensor.sizes) * dtype.itemsize,
+        first,
+        last,
+        name,
+        tuple(tensor.sizes),
+    )
 
 
 def _called(plan, instruction) -> str:

@@ -1,4 +1,6 @@
-"""A `.pte` as a file, and the data files (`.ptd`) beside it, read and written by ExecuTorch's own readers and writers of their schemas."""
+"""A `.pte` as a file, and the data files (`.ptd`) beside it, read and written by ExecuTorch's own
+readers and writers of their schemas.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,11 @@ from typing import Any
 
 from executorch.exir._serialize._cord import Cord
 from executorch.exir._serialize._flatbuffer_program import _flatbuffer_to_program, _program_to_flatbuffer
-from executorch.exir._serialize._program import _ExtendedHeader, _get_extended_header, _insert_flatbuffer_header
+from executorch.exir._serialize._program import (
+    _ExtendedHeader,
+    _get_extended_header,
+    _insert_flatbuffer_header,
+)
 from executorch.exir._serialize.data_serializer import DataEntry, DataPayload
 from executorch.exir._serialize.padding import aligned_size, pad_to
 from executorch.exir.schema import DataLocation, DataSegment, Program
@@ -26,14 +32,18 @@ _ALIGNMENT_LIMIT = 4096
 
 @dataclass
 class ProgramFile:
-    """A program, and the bytes of each of its segments by number; where they lie in the file is decided when it is written."""
+    """A program, and the bytes of each of its segments by number; where they lie in the file is
+    decided when it is written.
+    """
 
     program: Program
     segments: list[memoryview]
 
     @classmethod
     def read(cls, path: Path) -> ProgramFile | None:
-        """The `.pte` at `path`, which is known to be whole; None for one without segments, as ExecuTorch can write it too."""
+        """The `.pte` at `path`, which is known to be whole; None for one without segments, as
+        ExecuTorch can write it too.
+        """
         data = memoryview(path.read_bytes())
         header = _get_extended_header(data[:64].tobytes())
         if header is None:
@@ -43,7 +53,10 @@ class ProgramFile:
         return cls(program, [data[base + s.offset : base + s.offset + s.size] for s in program.segments])
 
     def write(self, path: Path, within: Mapping[int, tuple[int, int]] = MappingProxyType({})) -> None:
-        """Write it to `path`. `within` are segments whose bytes are found in another: number → that one's number, and where in it.
+        """Write it to `path`.
+
+        `within` are segments whose bytes are found in another: number → that one's number, and
+        where in it.
 
         Segments may overlap: the runtime reads each by offset and size.
         """
@@ -57,7 +70,9 @@ class ProgramFile:
             self.program.segments[index] = DataSegment(offset=len(body), size=len(content))
             body += content
         for index, (home, start) in within.items():
-            self.program.segments[index] = DataSegment(offset=self.program.segments[home].offset + start, size=len(self.segments[index]))
+            self.program.segments[index] = DataSegment(
+                offset=self.program.segments[home].offset + start, size=len(self.segments[index])
+            )
         path.write_bytes(_with_header(self.program, body))
 
     def constants(self) -> list[memoryview]:
@@ -78,7 +93,9 @@ class ProgramFile:
             body.extend(bytes(aligned_size(len(body), ALIGNMENT) - len(body)))
         self.segments[place.segment_index] = memoryview(bytes(body))
         if not body:
-            place.offsets = [0]  # number 0 alone: an empty list is how ExecuTorch before 0.2 wrote constants, and is refused
+            place.offsets = [
+                0
+            ]  # number 0 alone: an empty list is how ExecuTorch before 0.2 wrote constants, and is refused
 
     def drop_unused(self) -> None:
         """Remove the segments that nothing refers to, and number the others anew."""
@@ -93,7 +110,9 @@ class ProgramFile:
 
 @dataclass(frozen=True)
 class Weight:
-    """What a data file has under a name: its bytes, and what tensor they are where the program itself reads them (a delegate knows without)."""
+    """What a data file has under a name: its bytes, and what tensor they are where the program
+    itself reads them (a delegate knows without).
+    """
 
     content: memoryview
     layout: TensorLayout | None = None
@@ -107,9 +126,13 @@ def write_data_file(path: Path, weights: Mapping[str, Weight]) -> None:
     """Write a `.ptd`; bytes that have several names are there once."""
     contents = {weight.sha256: weight.content for weight in weights.values()}
     place = {sha256: index for index, sha256 in enumerate(contents)}
-    entries = {name: DataEntry(place[weight.sha256], ALIGNMENT, weight.layout) for name, weight in weights.items()}
+    entries = {
+        name: DataEntry(place[weight.sha256], ALIGNMENT, weight.layout) for name, weight in weights.items()
+    }
     with open(path, "wb") as file:
-        FlatTensorSerializer().serialize(DataPayload([bytes(content) for content in contents.values()], entries)).write_to_file(file)
+        FlatTensorSerializer().serialize(
+            DataPayload([bytes(content) for content in contents.values()], entries)
+        ).write_to_file(file)
 
 
 def read_data_file(path: Path) -> list[bytes]:
@@ -118,7 +141,9 @@ def read_data_file(path: Path) -> list[bytes]:
 
 
 def _references(program: Program) -> Iterator[tuple[Any, str]]:
-    """Each place in a program that names a segment by its number: what holds it, and its attribute there."""
+    """Each place in a program that names a segment by its number: what holds it, and its attribute
+    there.
+    """
     if program.constant_segment and program.constant_segment.offsets:
         yield program.constant_segment, "segment_index"
     for holder in (*(program.mutable_data_segments or ()), *(program.named_data or ())):

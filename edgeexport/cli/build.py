@@ -11,18 +11,65 @@ from edgeexport.cli import display
 
 @click.command(name="build")
 @click.argument("model")
-@click.option("--target", "targets", multiple=True, default=("xnnpack",), show_default=True, help="What to build for, more than once for several from one capture; see `edgeexport models`.")
-@click.option("--precision", default="fp32", show_default=True, help="Numbers that the program computes with.")
-@click.option("--weights", default="pretrained", show_default=True, metavar="pretrained|random[:SEED]|PATH", help="Weights: released ones, seeded random ones, or a checkpoint file.")
+@click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    default=("xnnpack",),
+    show_default=True,
+    help="What to build for, more than once for several from one capture; see `edgeexport models`.",
+)
+@click.option(
+    "--precision", default="fp32", show_default=True, help="Numbers that the program computes with."
+)
+@click.option(
+    "--weights",
+    default="pretrained",
+    show_default=True,
+    metavar="pretrained|random[:SEED]|PATH",
+    help="Weights: released ones, seeded random ones, or a checkpoint file.",
+)
 @click.option("--batch", metavar="MIN:MAX", help="Range of the batch dimension.  [default: the model's own]")
-@click.option("--cpu-isa", metavar="LEVEL", help="aoti: instructions that the server's CPU has: x86-64-v3 (from 2013 on), x86-64-v4 (AVX-512), native.  [default: x86-64-v3]")
+@click.option(
+    "--cpu-isa",
+    metavar="LEVEL",
+    help=(
+        "aoti: instructions that the server's CPU has: x86-64-v3 (from 2013 on), x86-64-v4 (AVX-512), native."
+        "  [default: x86-64-v3]"
+    ),
+)
 @click.option("--device", metavar="cpu|cuda", help="aoti: where it runs.  [default: cpu]")
-@click.option("--etrecord", is_flag=True, help="xnnpack: keep an ETRecord of each method, for ExecuTorch's Inspector; it holds the method's weights once more.")
-@click.option("--board", metavar="NAME", help="What the program must fit, before and after lowering; its CPU is what aoti compiles for.")
-@click.option("--out", "outs", multiple=True, type=click.Path(path_type=Path), help="Folder to write, one a target.  [default: build/MODEL/TARGET-PRECISION]")
+@click.option(
+    "--etrecord",
+    is_flag=True,
+    help=(
+        "xnnpack: keep an ETRecord of each method, for ExecuTorch's Inspector; it holds the method's weights"
+        " once more."
+    ),
+)
+@click.option(
+    "--board",
+    metavar="NAME",
+    help="What the program must fit, before and after lowering; its CPU is what aoti compiles for.",
+)
+@click.option(
+    "--out",
+    "outs",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Folder to write, one a target.  [default: build/MODEL/TARGET-PRECISION]",
+)
 @click.option("--force", is_flag=True, help="Replace an artifact that is there.")
-@click.option("--skip-pass", "skip_passes", multiple=True, metavar="NAME", help="Leave out a rewrite, to find out what it does.")
-@click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON; a list of them for several targets.")
+@click.option(
+    "--skip-pass",
+    "skip_passes",
+    multiple=True,
+    metavar="NAME",
+    help="Leave out a rewrite, to find out what it does.",
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the manifest as JSON; a list of them for several targets."
+)
 def command(model: str, targets: tuple[str, ...], outs: tuple[Path, ...], as_json: bool, **options) -> None:
     """Build MODEL for a target, check the emitted file, and write the artifact folder.
 
@@ -39,10 +86,14 @@ def command(model: str, targets: tuple[str, ...], outs: tuple[Path, ...], as_jso
 
     catalog.require(model, targets, options["precision"])
     if outs and len(outs) != len(targets):
-        raise UsageError(f"{len(targets)} targets need {len(targets)} folders: give --out once a target, or not at all.")
+        raise UsageError(
+            f"{len(targets)} targets need {len(targets)} folders: give --out once a target, or not at all."
+        )
     from edgeexport.build import build_targets
 
-    artifacts = build_targets(model, targets=targets, outs=outs or None, progress=display.progress(quiet=as_json), **options)
+    artifacts = build_targets(
+        model, targets=targets, outs=outs or None, progress=display.progress(quiet=as_json), **options
+    )
     if as_json:
         manifests = [artifact.manifest | {"path": str(artifact.path)} for artifact in artifacts]
         display.print_json(manifests if len(manifests) > 1 else manifests[0])
@@ -56,6 +107,11 @@ def _print(artifact) -> None:
     console = display.console()
     console.print(display.findings_table(artifact.manifest["findings"]))
     if artifact.manifest["weights"]["source"] == "random":
-        console.print("[yellow]The weights are random: right for numerics and speed, meaningless as answers.[/yellow]")
+        console.print(
+            "[yellow]The weights are random: right for numerics and speed, meaningless as answers.[/yellow]"
+        )
     peak = max(timings["peak_rss_bytes"], timings["check_peak_rss_bytes"])
-    console.print(f"Built {artifact.path} in {timings['wall_s']:.0f} s, peak memory {peak / 1e9:.1f} GB.", soft_wrap=True)
+    console.print(
+        f"Built {artifact.path} in {timings['wall_s']:.0f} s, peak memory {peak / 1e9:.1f} GB.",
+        soft_wrap=True,
+    )

@@ -11,13 +11,19 @@ from edgeexport.cli import display
 
 @click.command(name="bundle")
 @click.argument("artifacts", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), help="The file, NAME.pt2.  [default: beside the first artifact, named after the model]")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="The file, NAME.pt2.  [default: beside the first artifact, named after the model]",
+)
 @click.option("--force", is_flag=True, help="Replace an archive that is there.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
 def command(artifacts: tuple[Path, ...], out: Path | None, force: bool, as_json: bool) -> None:
-    """Write ARTIFACTS of one model into one .pt2 archive, which every command takes as it takes a folder.
+    """Write ARTIFACTS of one model into one .pt2 archive, which every command takes as it takes a
+    folder.
 
-    ARCHIVE/NAME is one of the artifacts in it; where a command needs one, ARCHIVE alone is the first that fits.
+    ARCHIVE/NAME is one of the artifacts in it; where a command needs one, ARCHIVE alone is the
+    first that fits.
 
     \b
     Example:

@@ -11,14 +11,27 @@ from edgeexport.cli import display
 
 @click.command(name="deliver")
 @click.argument("artifacts", nargs=-1, required=True, metavar="[NAME=]ARTIFACT...")
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the files, to be put where apps download from.")
-@click.option("--whole", is_flag=True, help="Leave the weights in the programs: for a runtime that takes no .ptd, as ExecuTorch's Module on Android.")
+@click.option(
+    "--out",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Folder of the files, to be put where apps download from.",
+)
+@click.option(
+    "--whole",
+    is_flag=True,
+    help=(
+        "Leave the weights in the programs: for a runtime that takes no .ptd, as ExecuTorch's Module on"
+        " Android."
+    ),
+)
 @click.option("--allow-random", is_flag=True, help="Take random weights, to try the download with.")
 @click.option("--allow-failed", is_flag=True, help="Take an artifact whose checks failed.")
 @click.option("--force", is_flag=True, help="Replace a delivery that is there.")
 @click.option("--json", "as_json", is_flag=True, help="Print the download manifest.")
 def command(artifacts: tuple[str, ...], out: Path, as_json: bool, **options) -> None:
-    """Write the programs of ARTIFACTS as files to download: small programs, their weights in .ptd files that they share, sizes and hashes.
+    """Write the programs of ARTIFACTS as files to download: small programs, their weights in .ptd
+    files that they share, sizes and hashes.
 
     \b
     Example:
@@ -35,7 +48,12 @@ def command(artifacts: tuple[str, ...], out: Path, as_json: bool, **options) -> 
     for name, program in made.manifest["programs"].items():
         parts = [program["program"], *program["data"], *filter(None, [program["tokenizer"]])]
         sizes = ", ".join(f"{part} {files[part]['size_bytes'] / 1e6:.2f} MB" for part in parts)
-        click.echo(f"{name}: {sizes}; {program['equal_calls']} calls equal to the whole program's, to the last bit.")
+        click.echo(
+            f"{name}: {sizes}; {program['equal_calls']} calls equal to the whole program's, to the last bit."
+        )
     total = sum(facts["size_bytes"] for facts in files.values())
     whole = sum(program["made_of"]["size_bytes"] for program in made.manifest["programs"].values())
-    click.echo(f"Written to {out}: {total / 1e6:.1f} MB in {len(files)} files (whole, the programs are {whole / 1e6:.1f} MB). {MANIFEST} says what belongs together.")
+    click.echo(
+        f"Written to {out}: {total / 1e6:.1f} MB in {len(files)} files (whole, the programs are"
+        f" {whole / 1e6:.1f} MB). {MANIFEST} says what belongs together."
+    )

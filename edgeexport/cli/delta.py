@@ -17,8 +17,9 @@ from edgeexport.cli import display
 def command(old: Path, new: Path, as_json: bool) -> None:
     """Say what who has OLD downloads for NEW: two deliveries, packages or artifacts.
 
-    A file counts whole, or not at all where OLD has one with the same content. Of programs and data files it is said what of them are weights that
-    OLD has already: what `edgeexport deliver` would save.
+    A file counts whole, or not at all where OLD has one with the same content. Of programs and data
+    files it is said what of them are weights that OLD has already: what `edgeexport deliver` would
+    save.
 
     \b
     Example:
@@ -29,15 +30,29 @@ def command(old: Path, new: Path, as_json: bool) -> None:
 
     found = delta(old, new)
     if as_json:
-        totals = {"size_bytes": found.size_bytes, "download_bytes": found.download_bytes, "known_bytes": found.known_bytes}
+        totals = {
+            "size_bytes": found.size_bytes,
+            "download_bytes": found.download_bytes,
+            "known_bytes": found.known_bytes,
+        }
         display.print_json(dataclasses.asdict(found) | totals)
         return
     console, same = display.console(), [file for file in found.files if not file.download_bytes]
     table = display.table(None, "file", "size in MB", "to download", "weights in it that OLD has")
     for file in found.files:
         if file.download_bytes:
-            table.add_row(display.plain(file.name), f"{file.size_bytes / 1e6:.3f}", f"{file.download_bytes / 1e6:.3f}", f"{file.known_bytes / 1e6:.3f}" if file.known_bytes else "")
+            table.add_row(
+                display.plain(file.name),
+                f"{file.size_bytes / 1e6:.3f}",
+                f"{file.download_bytes / 1e6:.3f}",
+                f"{file.known_bytes / 1e6:.3f}" if file.known_bytes else "",
+            )
     if table.row_count:
         console.print(table)
-    console.print(f"{len(same)} files are the same, {sum(file.size_bytes for file in same) / 1e6:.3f} MB. Gone: {', '.join(found.gone) or 'nothing'}.", soft_wrap=True, markup=False)
+    console.print(
+        f"{len(same)} files are the same, {sum(file.size_bytes for file in same) / 1e6:.3f} MB. Gone:"
+        f" {', '.join(found.gone) or 'nothing'}.",
+        soft_wrap=True,
+        markup=False,
+    )
     console.print(f"To download: {found.download_bytes / 1e6:.3f} of {found.size_bytes / 1e6:.3f} MB.")

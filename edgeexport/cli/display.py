@@ -29,7 +29,15 @@ def _live(console) -> Progress:
     live: list[Live] = []
 
     def start(name: str) -> None:
-        live.append(Live(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console, transient=True))
+        live.append(
+            Live(
+                SpinnerColumn(),
+                TextColumn("{task.description}"),
+                TimeElapsedColumn(),
+                console=console,
+                transient=True,
+            )
+        )
         live[-1].start()
         live[-1].add_task(name)
 
@@ -74,7 +82,13 @@ def findings_table(findings: list) -> Any:
     """Findings (as manifest data): verdict, measured beside allowed."""
     made = table("Checks", "", "check", "method", "measured", "allowed")
     for finding in findings:
-        made.add_row(verdict(finding["passed"]), finding["check"], finding["method"] or "", plain(finding["measured"]), plain(finding["limit"]))
+        made.add_row(
+            verdict(finding["passed"]),
+            finding["check"],
+            finding["method"] or "",
+            plain(finding["measured"]),
+            plain(finding["limit"]),
+        )
     return made
 
 

@@ -101,7 +101,17 @@ def _quiet_libraries() -> None:
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     logging.basicConfig(level=logging.ERROR)
-    # By name and not by logging.disable(), which would also silence the reasons that the partitioner logs.
-    for name in ("torch", "torch.utils._pytree", "torch.export", "torchao", "transformers", "executorch", "huggingface_hub", "root"):
+    # By name and not by logging.disable(), which would also silence the reasons that the
+    # partitioner logs.
+    for name in (
+        "torch",
+        "torch.utils._pytree",
+        "torch.export",
+        "torchao",
+        "transformers",
+        "executorch",
+        "huggingface_hub",
+        "root",
+    ):
         logging.getLogger(name).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore")

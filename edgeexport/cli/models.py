@@ -19,7 +19,9 @@ def command(as_json: bool) -> None:
     """
     models, targets = catalog.variants(), catalog.targets()
     if as_json:
-        listed = [{"name": n, "aliases": list(f["aliases"]), "summary": f["summary"]} for n, f in models.items()]
+        listed = [
+            {"name": n, "aliases": list(f["aliases"]), "summary": f["summary"]} for n, f in models.items()
+        ]
         display.print_json({"models": listed, "targets": [{"name": n, **f} for n, f in targets.items()]})
         return
     for name, facts in models.items():

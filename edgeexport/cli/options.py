@@ -6,7 +6,10 @@ from edgeexport.errors import UsageError
 
 
 def board_at(board: str | None, at: str) -> str:
-    """The runtime of the board that is at an address. Raises UsageError for no such board, or no address."""
+    """The runtime of the board that is at an address.
+
+    Raises UsageError for no such board, or no address.
+    """
     from edgeexport.runtime import boards
     from edgeexport.runtime.program import Runtime
     from edgeexport.runtime.remote import kind_of

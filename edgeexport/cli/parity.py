@@ -15,16 +15,33 @@ SHOWN = 8
 
 @click.command(name="parity")
 @click.argument("artifacts", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--input", "inputs", multiple=True, metavar="OPTION=VALUE", help="What the pipeline runs on, as in `edgeexport run`: audio=speech.wav.  [default: a sample that is made]")
-@click.option("--out", type=click.Path(path_type=Path), help="Folder for parity.json and parity.html.  [default: none is written]")
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="OPTION=VALUE",
+    help=(
+        "What the pipeline runs on, as in `edgeexport run`: audio=speech.wav.  [default: a sample that is"
+        " made]"
+    ),
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Folder for parity.json and parity.html.  [default: none is written]",
+)
 @click.option("--force", is_flag=True, help="Replace a report that is there.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
-def command(artifacts: tuple[Path, ...], inputs: tuple[str, ...], out: Path | None, force: bool, as_json: bool) -> None:
-    """Compare what ARTIFACTS of one model say: with eager and with each other, method by method and as whole pipelines.
+def command(
+    artifacts: tuple[Path, ...], inputs: tuple[str, ...], out: Path | None, force: bool, as_json: bool
+) -> None:
+    """Compare what ARTIFACTS of one model say: with eager and with each other, method by method and
+    as whole pipelines.
 
     \b
     Example:
-      edgeexport parity build/whisper/xnnpack-fp32 build/whisper/aoti-fp32 --out build/whisper/parity
+      edgeexport parity build/whisper/xnnpack-fp32 build/whisper/aoti-fp32 --out
+      build/whisper/parity
     """
     from edgeexport.verify.parity import FILES, parity, write
 
@@ -41,7 +58,9 @@ def command(artifacts: tuple[Path, ...], inputs: tuple[str, ...], out: Path | No
     else:
         _print(found, out)
     if not found.passed:
-        failed = [f"{line.method} {line.pair}" for line in found.lines if not line.passed] + [d.place for d in found.differences]
+        failed = [f"{line.method} {line.pair}" for line in found.lines if not line.passed] + [
+            d.place for d in found.differences
+        ]
         raise CheckFailed(f"{len(failed)} comparisons failed: {', '.join(failed[:8])}.")
 
 
@@ -57,19 +76,45 @@ def _print(found, out: Path | None) -> None:
 
     from edgeexport.verify.parity import FILES
 
-    table = display.table(f"Parity of {found.model}", "", "method", "pair", "cases", "max abs", "/ range", "SQNR", "task metric", "allowed", "worst case")
+    table = display.table(
+        f"Parity of {found.model}",
+        "",
+        "method",
+        "pair",
+        "cases",
+        "max abs",
+        "/ range",
+        "SQNR",
+        "task metric",
+        "allowed",
+        "worst case",
+    )
     for line in found.lines:
         metrics = ", ".join(f"{name} {value:.5f}" for name, value in line.metrics.items())
         table.add_row(
-            display.verdict(line.passed), line.method, line.pair, str(line.cases), f"{line.max_abs:.1e}", f"{line.max_abs_relative:.1e}",
-            f"{line.sqnr_db:.0f} dB", metrics, line.allowed, line.message or line.worst_case,
-        )  # fmt: skip
+            display.verdict(line.passed),
+            line.method,
+            line.pair,
+            str(line.cases),
+            f"{line.max_abs:.1e}",
+            f"{line.max_abs_relative:.1e}",
+            f"{line.sqnr_db:.0f} dB",
+            metrics,
+            line.allowed,
+            line.message or line.worst_case,
+        )
     console = display.console()
     console.print(table)
     for difference in found.differences[:SHOWN]:
-        console.print(f"[red]FAILED[/red] {difference.sides}: {difference.place}: {difference.one!r} and {difference.other!r}", soft_wrap=True)
+        console.print(
+            f"[red]FAILED[/red] {difference.sides}: {difference.place}: {difference.one!r} and"
+            f" {difference.other!r}",
+            soft_wrap=True,
+        )
     if len(found.differences) > SHOWN:
-        console.print(f"and {len(found.differences) - SHOWN} more differences (--json, or --out, has them all)")
+        console.print(
+            f"and {len(found.differences) - SHOWN} more differences (--json, or --out, has them all)"
+        )
     for place in found.places:
         console.print(f"[yellow]located[/yellow] {escape(place)}", soft_wrap=True)
     if len(found.pipeline) > 1 and not found.differences:

@@ -31,14 +31,23 @@ def command(ctx: click.Context, artifact: Path | None, rest: tuple[str, ...]) ->
     opened = open_artifact(artifact)
     pipeline = catalog.model(opened.manifest["model"]["asked"]).pipeline
     if pipeline is None:
-        raise UsageError(f"{opened.manifest['model']['name']} has no pipeline: call its methods with tensors through edgeexport.open().")
+        raise UsageError(
+            f"{opened.manifest['model']['name']} has no pipeline: call its methods with tensors through"
+            " edgeexport.open()."
+        )
     _command(opened, pipeline).main([*rest], prog_name=f"edgeexport run {artifact}", standalone_mode=False)
 
 
 def _command(opened, pipeline) -> click.Command:
     """A click command with the options of a pipeline."""
     params: list[click.Parameter] = [_option(o) for o in pipeline.options]
-    params.append(click.Option(["--threads"], type=click.IntRange(min=1), help="Threads of the runtime.  [default: its own choice]"))
+    params.append(
+        click.Option(
+            ["--threads"],
+            type=click.IntRange(min=1),
+            help="Threads of the runtime.  [default: its own choice]",
+        )
+    )
     params.append(click.Option(["--json", "as_json"], is_flag=True, help="Print JSON."))
 
     def call(threads: int | None, as_json: bool, **values) -> None:
@@ -51,15 +60,22 @@ def _command(opened, pipeline) -> click.Command:
             _print(result)
 
     example = f"\b\nExample:\n  edgeexport run {opened.name} {pipeline.example}"
-    return click.Command("run", callback=call, params=params, help=f"Run {opened.manifest['model']['name']}.\n\n{example}")
+    return click.Command(
+        "run", callback=call, params=params, help=f"Run {opened.manifest['model']['name']}.\n\n{example}"
+    )
 
 
 def _option(option) -> click.Option:
     kind = {"number": int, "text": str, "file": click.Path(), "output": click.Path()}[option.kind]
     return click.Option(
-        [f"--{option.name}", option.name.replace("-", "_")], type=kind, help=option.help, multiple=option.multiple,
-        required=option.required, default=() if option.multiple else option.default, show_default=option.default is not None,
-    )  # fmt: skip
+        [f"--{option.name}", option.name.replace("-", "_")],
+        type=kind,
+        help=option.help,
+        multiple=option.multiple,
+        required=option.required,
+        default=() if option.multiple else option.default,
+        show_default=option.default is not None,
+    )
 
 
 def _print(result: dict) -> None:

@@ -18,7 +18,8 @@ SHOWN = 300
 def command(artifact: Path, as_json: bool) -> None:
     """Show ARTIFACT, or each of an archive: methods, inputs and outputs, sizes, versions, findings.
 
-    For a .pte alone, of edgeexport or not, it is what the file says: tensors, backends, operators, memory, constants.
+    For a .pte alone, of edgeexport or not, it is what the file says: tensors, backends, operators,
+    memory, constants.
 
     \b
     Example:
@@ -46,34 +47,80 @@ def command(artifact: Path, as_json: bool) -> None:
 def _print_head(console, manifest: dict) -> None:
     weights, model, timings = manifest["weights"], manifest["model"], manifest["timings"]
     console.print(f"[bold]{model['name']}[/bold]: {model['summary']}")
-    console.print(f"  target {manifest['target']}, {manifest['precision']}, built {manifest['created']} in {timings['wall_s']:.0f} s")
+    console.print(
+        f"  target {manifest['target']}, {manifest['precision']}, built {manifest['created']} in"
+        f" {timings['wall_s']:.0f} s"
+    )
     console.print(f"  source {model['source']['repository']} ({model['source']['licence']})", soft_wrap=True)
-    console.print(f"  weights {weights['origin']}, {weights['size_bytes'] / 1e6:.1f} MB, sha256 {weights['sha256'][:16]}...", soft_wrap=True)
+    console.print(
+        f"  weights {weights['origin']}, {weights['size_bytes'] / 1e6:.1f} MB, sha256"
+        f" {weights['sha256'][:16]}...",
+        soft_wrap=True,
+    )
     for name, file in manifest["files"].items():
         console.print(f"  file {name}: {file['size_bytes'] / 1e6:.1f} MB, sha256 {file['sha256'][:16]}...")
-    console.print("  versions " + ", ".join(f"{k} {v}" for k, v in manifest["versions"].items()), soft_wrap=True)
+    console.print(
+        "  versions " + ", ".join(f"{k} {v}" for k, v in manifest["versions"].items()), soft_wrap=True
+    )
 
 
 def _print_method(console, method: dict) -> None:
     dims = {d["name"]: d for d in method["dims"]}
-    tensors = display.table(f"{method['name']} (captured {method['capture']['mode']})", "", "name", "dtype", "shape", "range", "layout", "meaning")
+    tensors = display.table(
+        f"{method['name']} (captured {method['capture']['mode']})",
+        "",
+        "name",
+        "dtype",
+        "shape",
+        "range",
+        "layout",
+        "meaning",
+    )
     for spec in method["inputs"]:
         bounds = " to ".join(f"{v:g}" for v in spec["range"]) if spec["range"] else ""
-        tensors.add_row("in", spec["name"], spec["dtype"], _shape(spec["shape"]), f"{bounds} {spec['unit'] or ''}".strip(), spec["layout"], spec["meaning"])
+        tensors.add_row(
+            "in",
+            spec["name"],
+            spec["dtype"],
+            _shape(spec["shape"]),
+            f"{bounds} {spec['unit'] or ''}".strip(),
+            spec["layout"],
+            spec["meaning"],
+        )
     for spec in method["outputs"]:
-        tensors.add_row("out", spec["name"], spec["dtype"], _shape(spec["shape_at_least"]), "", "contiguous", spec["meaning"])
+        tensors.add_row(
+            "out",
+            spec["name"],
+            spec["dtype"],
+            _shape(spec["shape_at_least"]),
+            "",
+            "contiguous",
+            spec["meaning"],
+        )
     console.print(tensors)
     for name, dim in dims.items():
         verified = "not verified" if dim["verified"] is None else "verified {} to {}".format(*dim["verified"])
-        console.print(f"  {name}: asked {dim['asked'][0]} to {dim['asked'][1]}, {verified} at {', '.join(map(str, dim['sizes']))}")
+        console.print(
+            f"  {name}: asked {dim['asked'][0]} to {dim['asked'][1]}, {verified} at"
+            f" {', '.join(map(str, dim['sizes']))}"
+        )
     if delegation := method["delegation"]:
-        console.print(f"  {delegation['delegates']} delegates with {delegation['delegated_nodes']} nodes; planned memory {(method['planned_memory_bytes'] or 0) / 1e6:.1f} MB")
+        console.print(
+            f"  {delegation['delegates']} delegates with {delegation['delegated_nodes']} nodes; planned"
+            f" memory {(method['planned_memory_bytes'] or 0) / 1e6:.1f} MB"
+        )
         for kind in delegation["outside"]:
-            console.print(f"  outside: {kind['count']} x {kind['operator']} ({kind['reason']})", soft_wrap=True)
+            console.print(
+                f"  outside: {kind['count']} x {kind['operator']} ({kind['reason']})", soft_wrap=True
+            )
     if compiled := method["compiled"]:
-        console.print(f"  compiled in {compiled['compile_s']:.0f} s, library {compiled['library_bytes'] / 1e6:.1f} MB")
+        console.print(
+            f"  compiled in {compiled['compile_s']:.0f} s, library {compiled['library_bytes'] / 1e6:.1f} MB"
+        )
     if method["capture"]["strict_failure"]:
-        console.print(f"  strict capture failed: {method['capture']['strict_failure']}", soft_wrap=True, markup=False)
+        console.print(
+            f"  strict capture failed: {method['capture']['strict_failure']}", soft_wrap=True, markup=False
+        )
 
 
 def _shape(sizes: list) -> str:
@@ -98,26 +145,57 @@ def _show_program(path: Path, as_json: bool) -> None:
 
 
 def _print_file(console, contents) -> None:
-    console.print(f"[bold]{contents.file}[/bold]: {contents.size_bytes / 1e6:.2f} MB, read from the file alone", soft_wrap=True)
     console.print(
-        f"  program {contents.flatbuffer_bytes / 1e3:.1f} kB, its constants {contents.constant_bytes / 1e6:.2f} MB, {contents.named} weights of delegates "
-        f"{contents.named_bytes / 1e6:.2f} MB, first values of state {contents.state_bytes / 1e6:.2f} MB", soft_wrap=True,
-    )  # fmt: skip
+        f"[bold]{contents.file}[/bold]: {contents.size_bytes / 1e6:.2f} MB, read from the file alone",
+        soft_wrap=True,
+    )
+    console.print(
+        f"  program {contents.flatbuffer_bytes / 1e3:.1f} kB, its constants"
+        f" {contents.constant_bytes / 1e6:.2f} MB, {contents.named} weights of delegates"
+        f" {contents.named_bytes / 1e6:.2f} MB, first values of state {contents.state_bytes / 1e6:.2f} MB",
+        soft_wrap=True,
+    )
 
 
 def _print_contents(console, method, described: dict | None) -> None:
-    """A method, with names, sizes and meanings from the program's own description where there is one."""
-    tensors = display.table(f"{method.name} ({method.instructions} instructions)", "", "name", "kind", "dtype", "sizes", "shape", "range", "meaning")
+    """A method, with names, sizes and meanings from the program's own description where there is
+    one.
+    """
+    tensors = display.table(
+        f"{method.name} ({method.instructions} instructions)",
+        "",
+        "name",
+        "kind",
+        "dtype",
+        "sizes",
+        "shape",
+        "range",
+        "meaning",
+    )
     for side, key, values in (("in", "inputs", method.inputs), ("out", "outputs", method.outputs)):
         for number, value in enumerate(values):
             about = _described(described, key, number)
-            cells = (about.get("name", number), value.kind, value.dtype or "", _sizes(value, about), value.shape or "", _range(about), about.get("meaning", ""))
+            cells = (
+                about.get("name", number),
+                value.kind,
+                value.dtype or "",
+                _sizes(value, about),
+                value.shape or "",
+                _range(about),
+                about.get("meaning", ""),
+            )
             tensors.add_row(side, *(display.plain(str(cell)) for cell in cells))
     console.print(tensors)
     for backend in method.backends:
-        console.print(f"  {backend.delegates} delegates of {backend.name}, {backend.size_bytes / 1e3:.1f} kB", soft_wrap=True, markup=False)
+        console.print(
+            f"  {backend.delegates} delegates of {backend.name}, {backend.size_bytes / 1e3:.1f} kB",
+            soft_wrap=True,
+            markup=False,
+        )
     arenas = ", ".join(f"arena {number}: {size / 1e6:.2f} MB" for number, size in method.arena_bytes.items())
-    console.print(f"  planned memory {method.planned_bytes / 1e6:.2f} MB" + (f" ({arenas})" if arenas else ""))
+    console.print(
+        f"  planned memory {method.planned_bytes / 1e6:.2f} MB" + (f" ({arenas})" if arenas else "")
+    )
     for name, count in method.operators.items():
         console.print(f"  outside: {count} x {name}", soft_wrap=True, markup=False)
 
@@ -130,7 +208,9 @@ def _described(described, key: str, number: int) -> dict:
 
 
 def _sizes(value, about: dict) -> str:
-    """The sizes in the file, a dynamic one with its name and least where the program says them: [batch 1..16, 3]."""
+    """The sizes in the file, a dynamic one with its name and least where the program says them:
+    [batch 1..16, 3].
+    """
     if value.sizes is None:
         return ""
     domains = about.get("shape") if isinstance(about.get("shape"), list) else []
@@ -162,7 +242,12 @@ def _print_constants(console, contents) -> None:
         return
     entry = contents.schema.get(METHOD)
     about = entry.get("about") if isinstance(entry, dict) else None
-    console.print(f"constant {METHOD}: describes {', '.join(name for name in contents.schema if name != METHOD)} (all of it with --json)", soft_wrap=True, markup=False)
+    console.print(
+        f"constant {METHOD}: describes {', '.join(name for name in contents.schema if name != METHOD)} (all"
+        " of it with --json)",
+        soft_wrap=True,
+        markup=False,
+    )
     for key, value in about.items() if isinstance(about, dict) else ():
         console.print(f"  {key}: {_cut(value)}", soft_wrap=True, markup=False)
 

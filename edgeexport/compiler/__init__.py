@@ -1,1 +1,3 @@
-"""Method to program file: capture, rewriting, lowering to ExecuTorch, compilation with AOTInductor."""
+"""Method to program file: capture, rewriting, lowering to ExecuTorch, compilation with
+AOTInductor.
+"""

@@ -1,4 +1,6 @@
-"""Method → ExportedProgram: strict first, then non-strict; with what was declared, or not at all."""
+"""Method → ExportedProgram: strict first, then non-strict; with what was declared, or not at
+all.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from edgeexport.errors import CaptureError
 from edgeexport.method import Method
 
 ACTIVATION_ELEMENTS = 4096
-"""A lifted constant of this many elements is refused; index tables and small scales stay below it."""
+"""A lifted constant of this many elements is refused; index tables and small scales stay below it.
+"""
 
 
 @dataclass(frozen=True)
@@ -29,8 +32,8 @@ class Captured:
 def capture(method: Method) -> Captured:
     """Capture `method` at an inner size of each dynamic dimension, and functionalize it.
 
-    Raises CaptureError when neither mode works, when a declared dimension was specialised or narrowed, or when
-    a tensor that is neither parameter nor buffer was baked into the program.
+    Raises CaptureError when neither mode works, when a declared dimension was specialised or
+    narrowed, or when a tensor that is neither parameter nor buffer was baked into the program.
     """
     failure = None
     for strict in (True, False):
@@ -59,7 +62,9 @@ def _export(method: Method, strict: bool) -> ExportedProgram:
 
 
 def _functional_table() -> dict:
-    """Functionalize and decompose nothing, but einsum: written as what it is, passes can work on it."""
+    """Functionalize and decompose nothing, but einsum: written as what it is, passes can work on
+    it.
+    """
     einsum = torch.ops.aten.einsum.default
     return {einsum: torch.export.default_decompositions()[einsum]}
 
@@ -69,7 +74,9 @@ class _Anything:
 
     def __init__(self, method: Method):
         self._shapes = {
-            f"{i.sample.method}/{i.sample.case}/{i.sample.output}": i.sized(method.sizes()) for i in method.inputs if hasattr(i.sample, "output")
+            f"{i.sample.method}/{i.sample.case}/{i.sample.output}": i.sized(method.sizes())
+            for i in method.inputs
+            if hasattr(i.sample, "output")
         }
 
     def __getitem__(self, key: str) -> torch.Tensor:
@@ -77,7 +84,10 @@ class _Anything:
 
 
 def dynamic_shapes(method: Method) -> tuple:
-    """The declared dimensions as torch.export wants them: one entry an input, {axis: Dim}; those of *args nested."""
+    """The declared dimensions as torch.export wants them: one entry an input, {axis:
+
+    Dim}; those of *args nested.
+    """
     dims = {d.name: torch.export.Dim(d.name, min=d.min, max=d.max) for d in method.dims if d.dynamic}
     entries = tuple({axis: dims[s] for axis, s in enumerate(i.shape) if s in dims} for i in method.inputs)
     parameters = inspect.signature(method.module.forward).parameters.values()
@@ -96,22 +106,31 @@ def _check_ranges(method: Method, program: ExportedProgram) -> None:
                 continue
             dim, traced = declared[size], values[name].shape[axis]
             if not isinstance(traced, torch.SymInt):
-                raise CaptureError(f"'{method.name}' fixes '{size}' of '{spec.name}' to {traced}; {dim.min}..{dim.max} was declared.")
+                raise CaptureError(
+                    f"'{method.name}' fixes '{size}' of '{spec.name}' to {traced}; {dim.min}..{dim.max} was"
+                    " declared."
+                )
             bounds = program.range_constraints[traced.node.expr]
             if int(bounds.upper) < dim.max or int(bounds.lower) > max(dim.min, 2):
-                raise CaptureError(f"'{method.name}' takes '{size}' from {bounds.lower} to {bounds.upper} only; {dim.min}..{dim.max} was declared.")
+                raise CaptureError(
+                    f"'{method.name}' takes '{size}' from {bounds.lower} to {bounds.upper} only;"
+                    f" {dim.min}..{dim.max} was declared."
+                )
 
 
 def _check_lifted(method: Method, program: ExportedProgram) -> None:
-    """No large tensor may be lifted from plain attributes: it is an activation, or weights that are not registered."""
+    """No large tensor may be lifted from plain attributes: it is an activation, or weights that are
+    not registered.
+    """
     lifted = {s.target for s in program.graph_signature.input_specs if s.kind is InputKind.CONSTANT_TENSOR}
     for target in sorted(lifted):
         tensor = program.constants[target]
         if tensor.is_floating_point() and tensor.numel() >= ACTIVATION_ELEMENTS:
             raise CaptureError(
-                f"'{method.name}' bakes in the tensor '{target}' {list(tensor.shape)}, which is neither a parameter nor a buffer. "
-                "If it depends on an input (image features, a cache), make it an input of the method; if it is a weight, "
-                "register it: capture an nn.Module that owns the model, not a bound method."
+                f"'{method.name}' bakes in the tensor '{target}' {list(tensor.shape)}, which is neither a"
+                " parameter nor a buffer. If it depends on an input (image features, a cache), make it an"
+                " input of the method; if it is a weight, register it: capture an nn.Module that owns the"
+                " model, not a bound method."
             )
 
 

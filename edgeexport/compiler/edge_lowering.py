@@ -13,7 +13,12 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Protocol
 
 import torch
-from executorch.exir import EdgeCompileConfig, EdgeProgramManager, ExecutorchBackendConfig, to_edge_transform_and_lower
+from executorch.exir import (
+    EdgeCompileConfig,
+    EdgeProgramManager,
+    ExecutorchBackendConfig,
+    to_edge_transform_and_lower,
+)
 from executorch.exir.passes import MemoryPlanningPass
 from torch.export import ExportedProgram
 from torch.utils._sympy.numbers import int_oo
@@ -54,7 +59,10 @@ class ReasoningPartitioner(Protocol):
 
 @dataclass(frozen=True)
 class EdgeRecipe:
-    """How programs become a `.pte` for one backend at one precision. Factories, never shared instances."""
+    """How programs become a `.pte` for one backend at one precision.
+
+    Factories, never shared instances.
+    """
 
     name: str
     precision: str
@@ -62,8 +70,12 @@ class EdgeRecipe:
     passes: tuple[Pass, ...]
     partitioner: Callable[[], ReasoningPartitioner]
     edge_passes: Callable[[], Sequence]
-    around: Callable[[], contextlib.AbstractContextManager[DelegateNodes]] = lambda: contextlib.nullcontext({})
-    """What holds while a program is lowered; it gives the nodes of each delegate, where it knows them."""
+    around: Callable[[], contextlib.AbstractContextManager[DelegateNodes]] = lambda: contextlib.nullcontext(
+        {}
+    )
+    """What holds while a program is lowered; it gives the nodes of each delegate, where it knows
+    them.
+    """
     etrecord: bool = False
     """Whether ETRecords are kept beside the program."""
 
@@ -81,8 +93,14 @@ class EdgeRecipe:
     def require(self) -> None:
         """Lowering needs nothing of the machine."""
 
-    def emit(self, programs: Mapping[str, ExportedProgram], path: Path, constants: Mapping[str, str] = MappingProxyType({})) -> dict[str, Delegation]:
-        """Lower `programs`, write them to `path`, with SOURCES and what else is kept beside it, and say per method what was delegated. Raises LoweringError.
+    def emit(
+        self,
+        programs: Mapping[str, ExportedProgram],
+        path: Path,
+        constants: Mapping[str, str] = MappingProxyType({}),
+    ) -> dict[str, Delegation]:
+        """Lower `programs`, write them to `path`, with SOURCES and what else is kept beside it, and
+        say per method what was delegated. Raises LoweringError.
 
         `constants` are texts by the name of the method that returns each.
         """
@@ -93,7 +111,8 @@ class EdgeRecipe:
                     dict(programs),
                     partitioner={name: [p] for name, p in partitioners.items()},
                     transform_passes={name: list(self.edge_passes()) for name in programs},
-                    # The core ATen check runs before delegation and refuses operators that the partitioner keeps whole.
+                    # The core ATen check runs before delegation and refuses operators that the
+                    # partitioner keeps whole.
                     compile_config=EdgeCompileConfig(_check_ir_validity=False),
                     constant_methods=dict(constants),
                     generate_etrecord=self.etrecord,
@@ -105,7 +124,9 @@ class EdgeRecipe:
                 if self.etrecord:
                     write_etrecords(path.parent, known, final)
         except (RuntimeError, AssertionError, ValueError, TypeError, KeyError) as error:
-            raise LoweringError(f"{self.name} refused the program ({type(error).__name__}: {error}).") from error
+            raise LoweringError(
+                f"{self.name} refused the program ({type(error).__name__}: {error})."
+            ) from error
         with open(path, "wb") as file:
             final.write_to_file(file)
         share_segments(path)
@@ -116,9 +137,10 @@ class EdgeRecipe:
 def _memory_settings() -> ExecutorchBackendConfig:
     """How memory is planned.
 
-    Inputs are used where they are: planning a copy of each would double a clip or an image. Buffers that calls change lie apart from
-    scratch memory, at the same place for every method: planned together, one method's scratch would overwrite
-    another's key-value cache. They are written in place, one position and not the whole cache a step.
+    Inputs are used where they are: planning a copy of each would double a clip or an image. Buffers
+    that calls change lie apart from scratch memory, at the same place for every method: planned
+    together, one method's scratch would overwrite another's key-value cache. They are written in
+    place, one position and not the whole cache a step.
     """
     planning = MemoryPlanningPass(alloc_graph_input=False, share_mutable_buffers=True)
     return ExecutorchBackendConfig(memory_planning_pass=planning, run_reinplace_pass=True)
@@ -126,7 +148,9 @@ def _memory_settings() -> ExecutorchBackendConfig:
 
 @contextlib.contextmanager
 def _without_collector() -> Iterator[None]:
-    """Lowering makes millions of long-lived graph objects; collecting in between only walks them again."""
+    """Lowering makes millions of long-lived graph objects; collecting in between only walks them
+    again.
+    """
     gc.disable()
     try:
         yield
@@ -135,7 +159,9 @@ def _without_collector() -> Iterator[None]:
 
 
 def _check_bounds(edge: EdgeProgramManager, programs: Mapping[str, ExportedProgram]) -> None:
-    """Lowering traces again, and may narrow a dynamic size without a word; memory is planned for what is left."""
+    """Lowering traces again, and may narrow a dynamic size without a word; memory is planned for
+    what is left.
+    """
     for name, program in programs.items():
         lowered = edge.exported_program(name)
         values = {n.name: n.meta["val"] for n in lowered.graph.nodes if n.op == "placeholder"}
@@ -145,14 +171,17 @@ def _check_bounds(edge: EdgeProgramManager, programs: Mapping[str, ExportedProgr
                     _check_bound(name, user_input, axis, size, program)
 
 
-def _check_bound(method: str, user_input: str, axis: int, size: torch.SymInt, program: ExportedProgram) -> None:
+def _check_bound(
+    method: str, user_input: str, axis: int, size: torch.SymInt, program: ExportedProgram
+) -> None:
     declared = program.range_constraints.get(size.node.expr)
     planned = size.node.shape_env.bound_sympy(size.node.expr).upper
     if declared is None or declared.upper is int_oo:
         raise ValueError(f"dimension {axis} of '{user_input}' in '{method}' has no upper bound")
     if planned < declared.upper:
         raise ValueError(
-            f"lowering narrowed dimension {axis} of '{user_input}' in '{method}' from {declared.upper} to {planned}"
+            f"lowering narrowed dimension {axis} of '{user_input}' in '{method}' from {declared.upper} to"
+            f" {planned}"
         )
 
 

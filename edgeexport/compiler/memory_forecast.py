@@ -1,4 +1,6 @@
-"""How much memory a method will take on a device, from its captured program, before anything is lowered."""
+"""How much memory a method will take on a device, from its captured program, before anything is
+lowered.
+"""
 
 from __future__ import annotations
 
@@ -7,29 +9,55 @@ from dataclasses import dataclass
 import torch
 from torch.export import ExportedProgram
 
-ALIASES = ("view", "unsqueeze", "squeeze", "alias", "detach", "expand", "permute", "transpose", "t", "slice", "select", "getitem", "split", "chunk", "unbind")
+ALIASES = (
+    "view",
+    "unsqueeze",
+    "squeeze",
+    "alias",
+    "detach",
+    "expand",
+    "permute",
+    "transpose",
+    "t",
+    "slice",
+    "select",
+    "getitem",
+    "split",
+    "chunk",
+    "unbind",
+)
 """Operators whose answer may lie where their input does; memory planners make no room for it."""
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """Bytes: the distinct weights that a method reads, and the most of its activations that are alive at once, at the upper bounds of dynamic sizes."""
+    """Bytes: the distinct weights that a method reads, and the most of its activations that are
+    alive at once, at the upper bounds of dynamic sizes.
+    """
 
     weight_bytes: int
     live_bytes: int
 
     @property
     def peak_bytes(self) -> int:
-        """Beside the runtime itself: weights twice, as they lie in the file and as XNNPACK packs them, and the activations."""
+        """Beside the runtime itself: weights twice, as they lie in the file and as XNNPACK packs
+        them, and the activations.
+        """
         return 2 * self.weight_bytes + self.live_bytes
 
 
 def forecast(program: ExportedProgram) -> Forecast:
-    """Each tensor lives from where it is made to its last use, in the order of the graph; inputs live throughout."""
+    """Each tensor lives from where it is made to its last use, in the order of the graph; inputs
+    live throughout.
+    """
     nodes = list(program.graph.nodes)
     homes = {node: _home(node) for node in nodes}
     last = {homes[used]: index for index, node in enumerate(nodes) for used in node.all_input_nodes}
-    weights = {*program.graph_signature.inputs_to_parameters, *program.graph_signature.inputs_to_buffers, *program.graph_signature.inputs_to_lifted_tensor_constants}
+    weights = {
+        *program.graph_signature.inputs_to_parameters,
+        *program.graph_signature.inputs_to_buffers,
+        *program.graph_signature.inputs_to_lifted_tensor_constants,
+    }
     weight_bytes = sum(_bytes(node) for node in nodes if node.name in weights)
     given = sum(_bytes(node) for node in nodes if node.op == "placeholder" and node.name not in weights)
     live = most = given

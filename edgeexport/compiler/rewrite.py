@@ -1,4 +1,5 @@
-"""Rewrites of an ExportedProgram: what a pass is, the editor it works with, and the conditions around it.
+"""Rewrites of an ExportedProgram: what a pass is, the editor it works with, and the conditions
+around it.
 
 A pass is a function `(ExportedProgram) -> PassResult` in a file of its own
 under `passes/`. It works on the functional ATen graph (after
@@ -48,7 +49,10 @@ class PassReport:
 
 
 def run_passes(program: ExportedProgram, passes: Sequence[Pass]) -> tuple[ExportedProgram, list[PassReport]]:
-    """Run `passes` in order. Raises RewriteError that names the pass, and those that ran before it."""
+    """Run `passes` in order.
+
+    Raises RewriteError that names the pass, and those that ran before it.
+    """
     reports: list[PassReport] = []
     for rewrite in passes:
         before = _interface(program)
@@ -58,8 +62,8 @@ def run_passes(program: ExportedProgram, passes: Sequence[Pass]) -> tuple[Export
         except Exception as error:
             ran = ", ".join(r.name for r in reports) or "none"
             raise RewriteError(
-                f"The pass {rewrite.__name__} failed ({type(error).__name__}: {error}). Passes before it: {ran}. "
-                f"Build with --skip-pass {rewrite.__name__} to go on without it."
+                f"The pass {rewrite.__name__} failed ({type(error).__name__}: {error}). Passes before it:"
+                f" {ran}. Build with --skip-pass {rewrite.__name__} to go on without it."
             ) from error
         program = result.program
         reports.append(PassReport(rewrite.__name__, result.changes))
@@ -67,7 +71,9 @@ def run_passes(program: ExportedProgram, passes: Sequence[Pass]) -> tuple[Export
 
 
 def _interface(program: ExportedProgram) -> tuple:
-    """What a pass must not change: the order and meta of user inputs and outputs, and the dynamic ranges."""
+    """What a pass must not change: the order and meta of user inputs and outputs, and the dynamic
+    ranges.
+    """
     values = {n.name: n.meta.get("val") for n in program.graph.nodes}
     signature = program.graph_signature
     inputs = [(name, str(_meta(values.get(name)))) for name in signature.user_inputs]
@@ -90,7 +96,8 @@ def _check(program: ExportedProgram, before: tuple) -> None:
 
 
 class Editor:
-    """Reads and changes the graph of one ExportedProgram; new nodes carry fake values and the provenance of `like`.
+    """Reads and changes the graph of one ExportedProgram; new nodes carry fake values and the
+    provenance of `like`.
 
     Use: walk `nodes(...)`, build with `call`, `reshape`, `permute`, `constant`, `replace` the
     old node, and `finish()`.
@@ -108,23 +115,33 @@ class Editor:
             if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
             and spec.target not in mutated
         }
-        fakes = (n.meta["val"] for n in self.graph.nodes if isinstance(n.meta.get("val"), torch._subclasses.FakeTensor))
+        fakes = (
+            n.meta["val"]
+            for n in self.graph.nodes
+            if isinstance(n.meta.get("val"), torch._subclasses.FakeTensor)
+        )
         self.fake_mode = next(fakes).fake_mode
 
     # reading
 
     def nodes(self, *targets) -> Iterable[Node]:
-        """Calls of one of `targets` (of anything, when none is given), in order; the graph may change meanwhile."""
+        """Calls of one of `targets` (of anything, when none is given), in order; the graph may
+        change meanwhile.
+        """
         calls = [n for n in self.graph.nodes if n.op == "call_function"]
         return (n for n in calls if (not targets or n.target in targets) and not n._erased)
 
     def value(self, node: Any) -> torch.Tensor | None:
-        """The values of a parameter, an unmutated buffer or a lifted constant; None for anything else."""
+        """The values of a parameter, an unmutated buffer or a lifted constant; None for anything
+        else.
+        """
         stored = self.stored(node)
         return None if stored is None else stored.detach()
 
     def stored(self, node: Any) -> torch.Tensor | None:
-        """The tensor itself behind a parameter, an unmutated buffer or a lifted constant, which other programs may share; else None."""
+        """The tensor itself behind a parameter, an unmutated buffer or a lifted constant, which
+        other programs may share; else None.
+        """
         if not isinstance(node, Node) or node.name not in self._targets:
             return None
         target = self._targets[node.name]
@@ -150,10 +167,16 @@ class Editor:
         return node
 
     def store(self, node: Node, tensor: torch.Tensor) -> None:
-        """Put `tensor`, the same values in another memory format, behind a constant; counts as one change."""
+        """Put `tensor`, the same values in another memory format, behind a constant; counts as one
+        change.
+        """
         target = self._targets[node.name]
         store = self._store_of(target)
-        store[target] = torch.nn.Parameter(tensor, requires_grad=False) if isinstance(store[target], torch.nn.Parameter) else tensor
+        store[target] = (
+            torch.nn.Parameter(tensor, requires_grad=False)
+            if isinstance(store[target], torch.nn.Parameter)
+            else tensor
+        )
         node.meta["val"] = self.fake_mode.from_tensor(tensor, static_shapes=True)
         self.changes += 1
 
@@ -161,9 +184,12 @@ class Editor:
         """A new call before `like`, with its provenance and a computed fake value."""
         with self.graph.inserting_before(like):
             node = self.graph.call_function(target, args, kwargs)
-        node.meta = {k: v for k, v in like.meta.items() if k in ("stack_trace", "nn_module_stack", "source_fn_stack")}
+        node.meta = {
+            k: v for k, v in like.meta.items() if k in ("stack_trace", "nn_module_stack", "source_fn_stack")
+        }
         fake_args, fake_kwargs = torch.fx.map_arg((args, kwargs), lambda n: n.meta["val"])
-        # With the Python dispatcher, as in capture: some C++ composites read sizes as ints and would specialise them.
+        # With the Python dispatcher, as in capture: some C++ composites read sizes as ints and
+        # would specialise them.
         with self.fake_mode, enable_python_dispatcher(), torch.no_grad(), no_backend_guards():
             node.meta["val"] = target(*fake_args, **fake_kwargs)
         return node
@@ -181,8 +207,8 @@ class Editor:
     def replace(self, old: Node, new: Node) -> None:
         """Let the users of `old` use `new`, and erase it; counts as one change.
 
-        Erased here, not left to dead code elimination: that keeps operators that could draw random numbers,
-        attention among them.
+        Erased here, not left to dead code elimination: that keeps operators that could draw random
+        numbers, attention among them.
         """
         old.replace_all_uses_with(new)
         self.graph.erase_node(old)
@@ -240,7 +266,9 @@ def shape_of(node: Node) -> tuple:
 
 
 def same_shape(left: Sequence, right: Sequence) -> bool:
-    """Whether two shapes are equal for every value of their symbols; asks without adding a guard."""
+    """Whether two shapes are equal for every value of their symbols; asks without adding a
+    guard.
+    """
     return len(left) == len(right) and all(_same_size(a, b) for a, b in zip(left, right))
 
 

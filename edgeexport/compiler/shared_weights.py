@@ -1,7 +1,9 @@
-"""A link step on a finished `.pte`: a weight that is stored as a constant and as a delegate's weight is stored once.
+"""A link step on a finished `.pte`: a weight that is stored as a constant and as a delegate's
+weight is stored once.
 
-A tied embedding is both: the lookup reads a constant of the program, the head a weight that XNNPACK packs when it loads. ExecuTorch
-removes doubles among constants and among delegates' weights, not between the two (a third of Whisper's file, a tenth of BLIP's).
+A tied embedding is both: the lookup reads a constant of the program, the head a weight that XNNPACK
+packs when it loads. ExecuTorch removes doubles among constants and among delegates' weights, not
+between the two (a third of Whisper's file, a tenth of BLIP's).
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ SHARED_LEAST_BYTES = 4096
 
 
 def share_segments(path: Path) -> int:
-    """Store each named weight whose bytes are also a constant of the program once. Returns the bytes saved.
+    """Store each named weight whose bytes are also a constant of the program once.
+
+    Returns the bytes saved.
 
     The file is rewritten only when that saves anything.
     """
@@ -32,7 +36,9 @@ def share_segments(path: Path) -> int:
 
 
 def _found_among_constants(file: ProgramFile) -> dict[int, tuple[int, int]]:
-    """Segments that hold a named weight whose bytes are a constant: number → that of the constants' segment, and where in it."""
+    """Segments that hold a named weight whose bytes are a constant: number → that of the constants'
+    segment, and where in it.
+    """
     contents, constants = file.constants(), {}  # numbers by size, where a constant may be followed by padding
     for index, content in enumerate(contents):
         constants.setdefault(len(content) // ALIGNMENT, []).append(index)

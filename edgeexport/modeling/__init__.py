@@ -1,1 +1,3 @@
-"""What authors of models use: weights, text decoding with a cache, promptable segmentation, torchvision without its extension."""
+"""What authors of models use: weights, text decoding with a cache, promptable segmentation,
+torchvision without its extension.
+"""

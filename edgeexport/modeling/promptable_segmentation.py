@@ -1,4 +1,6 @@
-"""What promptable segmentation models of SAM 2's kind share: two methods, the neck, the prompts and the mask decoder."""
+"""What promptable segmentation models of SAM 2's kind share: two methods, the neck, the prompts and
+the mask decoder.
+"""
 
 from __future__ import annotations
 
@@ -18,60 +20,122 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 DIMS = (Dim("batch", 1, 1), Dim("points", 1, 16))
 PREPARE = {"image_size": IMAGE_SIZE, "mean": MEAN, "std": STD, "resize": "bilinear, aspect ratio not kept"}
 
+FEATURES = (
+    ("image_embedding", (256, 64, 64), "image features, with the no-memory embedding added"),
+    ("high_res_s0", (32, 256, 256), "features at stride 4"),
+    ("high_res_s1", (64, 128, 128), "features at stride 8"),
+)
+"""What encode_image gives to decode_masks: name, sizes of one image, meaning."""
 
-def declare(encoder: nn.Module, loaded: nn.Module, dims: Mapping[str, Dim], *, encode_limit_bytes: int) -> tuple[Method, ...]:
-    """encode_image, done by `encoder`, and decode_masks, of a model of transformers with SAM 2's prompt encoder and mask decoder.
+
+def declare(
+    encoder: nn.Module, loaded: nn.Module, dims: Mapping[str, Dim], *, encode_limit_bytes: int
+) -> tuple[Method, ...]:
+    """encode_image, done by `encoder`, and decode_masks, of a model of transformers with SAM 2's
+    prompt encoder and mask decoder.
 
     `encode_limit_bytes` is what encode_image may plan for one image.
     """
     batch, points = dims["batch"], dims["points"]
-    features = (
-        ("image_embedding", (256, 64, 64), "image features, with the no-memory embedding added"),
-        ("high_res_s0", (32, 256, 256), "features at stride 4"),
-        ("high_res_s1", (64, 128, 128), "features at stride 8"),
-    )
-    size = float(IMAGE_SIZE)
     image = Input(
-        "image", ("batch", 3, IMAGE_SIZE, IMAGE_SIZE), meaning="RGB, resized to 1024 x 1024, normalised with mean and std",
-        unit="standard deviations", range=(-2.2, 2.7), sample=Photo(MEAN, STD),
-    )  # fmt: skip
-    prompts = (
-        Input("points", ("batch", "points", 2), meaning="x, y of clicks and box corners in the resized image", unit="pixels", range=(0.0, size), sample=Uniform(0.0, size)),
-        Input("labels", ("batch", "points"), "int32", "1 object, 0 background, 2 and 3 the corners of a box, -1 none", range=(-1, 3), sample=Choice((0, 1, 2, 3))),
-        Input("mask_input", ("batch", 1, 256, 256), meaning="logits of an earlier mask; zeros when there is none", range=(-32.0, 32.0), sample=Normal(4.0)),
-        Input("has_mask", ("batch",), meaning="1 where mask_input counts, 0 where not", range=(0.0, 1.0), sample=Choice((0.0, 1.0))),
+        "image",
+        ("batch", 3, IMAGE_SIZE, IMAGE_SIZE),
+        meaning="RGB, resized to 1024 x 1024, normalised with mean and std",
+        unit="standard deviations",
+        range=(-2.2, 2.7),
+        sample=Photo(MEAN, STD),
     )
     return (
         Method(
-            "encode_image", encoder, (image,), tuple(Output(n, m) for n, _, m in features), (batch,),
-            reference=OriginalEncoder(loaded), planned_limit_bytes=encode_limit_bytes * batch.max,
+            "encode_image",
+            encoder,
+            (image,),
+            tuple(Output(n, m) for n, _, m in FEATURES),
+            (batch,),
+            reference=OriginalEncoder(loaded),
+            planned_limit_bytes=encode_limit_bytes * batch.max,
         ),
         Method(
-            "decode_masks", MaskDecoder(loaded),
-            (*(Input(n, ("batch", *s), meaning=m, sample=OutputOf("encode_image", n)) for n, s, m in features), *prompts),
+            "decode_masks",
+            MaskDecoder(loaded),
             (
-                Output("masks", "mask logits at 256 x 256: the single mask, then three for an ambiguous prompt", "mask_iou", 0.999),
+                *(
+                    Input(n, ("batch", *s), meaning=m, sample=OutputOf("encode_image", n))
+                    for n, s, m in FEATURES
+                ),
+                *_prompts(float(IMAGE_SIZE)),
+            ),
+            (
+                Output(
+                    "masks",
+                    "mask logits at 256 x 256: the single mask, then three for an ambiguous prompt",
+                    "mask_iou",
+                    0.999,
+                ),
                 Output("iou_scores", "predicted quality of each mask, 0 to 1"),
                 Output("object_score", "logit that there is an object"),
             ),
-            (batch, points), reference=OriginalDecoder(loaded), planned_limit_bytes=50_000_000 * batch.max,
+            (batch, points),
+            reference=OriginalDecoder(loaded),
+            planned_limit_bytes=50_000_000 * batch.max,
         ),
-    )  # fmt: skip
+    )
+
+
+def _prompts(size: float) -> tuple[Input, ...]:
+    """Clicks, boxes and an earlier mask, as decode_masks takes them; `size` is that of the resized image."""
+    return (
+        Input(
+            "points",
+            ("batch", "points", 2),
+            meaning="x, y of clicks and box corners in the resized image",
+            unit="pixels",
+            range=(0.0, size),
+            sample=Uniform(0.0, size),
+        ),
+        Input(
+            "labels",
+            ("batch", "points"),
+            "int32",
+            "1 object, 0 background, 2 and 3 the corners of a box, -1 none",
+            range=(-1, 3),
+            sample=Choice((0, 1, 2, 3)),
+        ),
+        Input(
+            "mask_input",
+            ("batch", 1, 256, 256),
+            meaning="logits of an earlier mask; zeros when there is none",
+            range=(-32.0, 32.0),
+            sample=Normal(4.0),
+        ),
+        Input(
+            "has_mask",
+            ("batch",),
+            meaning="1 where mask_input counts, 0 where not",
+            range=(0.0, 1.0),
+            sample=Choice((0.0, 1.0)),
+        ),
+    )
 
 
 def answer_all_masks(loaded: nn.Module) -> None:
-    """Which of the four masks to show depends on data; the pipeline chooses, the program returns all of them."""
+    """Which of the four masks to show depends on data; the pipeline chooses, the program returns
+    all of them.
+    """
     loaded.mask_decoder._dynamic_multimask_via_stability = lambda masks, scores: (masks, scores)
 
 
 def without(tensors: Mapping[str, torch.Tensor], patterns: Iterable[str]) -> dict[str, torch.Tensor]:
-    """A checkpoint's tensors but those whose names match: the memory modules of video tracking, which released ones carry."""
+    """A checkpoint's tensors but those whose names match: the memory modules of video tracking,
+    which released ones carry.
+    """
     compiled = [re.compile(p) for p in patterns]
     return {k: v for k, v in tensors.items() if not any(p.search(k) for p in compiled)}
 
 
 class Neck(nn.Module):
-    """Levels of the backbone, NCHW, from stride 4 to 32 → image_embedding [B,256,64,64], high_res_s0 and high_res_s1.
+    """Levels of the backbone, NCHW, from stride 4 to 32 → image_embedding [B,256,64,64],
+    high_res_s0 and high_res_s1.
 
     What differs from transformers: position encodings that nobody reads are not computed.
     """
@@ -127,7 +191,9 @@ class MaskDecoder(nn.Module):
         return masks.squeeze(1), scores.squeeze(1), object_score.squeeze(1)
 
     def embed_points(self, points: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """[B,N,2], [B,N] → [B,N+1,256]: with the padding point that SAM adds when no box is given as a box."""
+        """[B,N,2], [B,N] → [B,N+1,256]: with the padding point that SAM adds when no box is given
+        as a box.
+        """
         points = F.pad(points + 0.5, (0, 0, 0, 1))
         labels = F.pad(labels.to(torch.float32), (0, 1), value=-1.0)
         angles = (points * self.scale - 1.0) @ self.frequencies
@@ -149,7 +215,9 @@ class OriginalEncoder(nn.Module):
 
 
 class OriginalDecoder(nn.Module):
-    """transformers' prompt encoder and mask decoder; has_mask chooses as leaving out the mask would."""
+    """transformers' prompt encoder and mask decoder; has_mask chooses as leaving out the mask
+    would.
+    """
 
     def __init__(self, loaded: nn.Module):
         super().__init__()

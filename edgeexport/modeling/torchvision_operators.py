@@ -9,11 +9,13 @@ _library = None
 
 
 def ensure_torchvision() -> None:
-    """Import torchvision; where its C++ extension cannot load, first define the two operator schemas it asks for.
+    """Import torchvision; where its C++ extension cannot load, first define the two operator
+    schemas it asks for.
 
-    The torchvision wheels on PyPI are built for CUDA. Beside a CPU-only torch their extension does not load,
-    and `import torchvision` (and transformers with it) dies with "operator torchvision::nms does not exist", though
-    nothing here calls it. With a matching torchvision this does nothing.
+    The torchvision wheels on PyPI are built for CUDA. Beside a CPU-only torch their extension does
+    not load, and `import torchvision` (and transformers with it) dies with "operator
+    torchvision::nms does not exist", though nothing here calls it. With a matching torchvision this
+    does nothing.
     """
     global _library
     if _library is not None:
@@ -31,7 +33,9 @@ def ensure_torchvision() -> None:
             _library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
         import torchvision  # noqa: F401
 
-        log.info("torchvision's C++ extension does not fit this torch; its operators (nms, ...) are not available.")
+        log.info(
+            "torchvision's C++ extension does not fit this torch; its operators (nms, ...) are not available."
+        )
 
 
 def _forget_half_imported() -> None:

@@ -20,9 +20,10 @@ _SHOWN_KEYS = 3
 def randomize(module: nn.Module, seed: int) -> None:
     """Fill every floating-point parameter and buffer of `module`, repeatably for a seed.
 
-    Matrices and kernels are normal with variance 1 / fan-in, so that activations keep their scale through
-    any depth; norms are near one, everything else (biases, embeddings, positions) small but not zero, so that no term of
-    the model is hidden from a numerics check. Running statistics are near their defaults, means 0 and variances 1.
+    Matrices and kernels are normal with variance 1 / fan-in, so that activations keep their scale
+    through any depth; norms are near one, everything else (biases, embeddings, positions) small but
+    not zero, so that no term of the model is hidden from a numerics check. Running statistics are
+    near their defaults, means 0 and variances 1.
     """
     generator = torch.Generator().manual_seed(seed)
     kinds = (nn.LayerNorm, nn.GroupNorm, nn.modules.batchnorm._BatchNorm)
@@ -61,22 +62,28 @@ def file_sha256(path: str | os.PathLike) -> str:
 
 
 class InertModule:
-    """What a module in a checkpoint is read as: its attributes. It has no method that a file could make run."""
+    """What a module in a checkpoint is read as: its attributes.
+
+    It has no method that a file could make run.
+    """
 
 
 def read_checkpoint(path: str | os.PathLike, module_classes: Iterable[str] = ()) -> dict[str, torch.Tensor]:
     """The tensors of a `.safetensors` file or of a torch checkpoint without code in it.
 
-    A checkpoint that nests its tensors under `ema`, `state_dict` or `model` is unwrapped. Some frameworks pickle
-    whole modules there: `module_classes` are the full names of the classes that may be met. None of them is imported; each is
-    read as an InertModule, and the tensors are taken out by name. Raises WeightsError when the
-    file is missing, damaged, empty of tensors, or a pickle that would run code.
+    A checkpoint that nests its tensors under `ema`, `state_dict` or `model` is unwrapped. Some
+    frameworks pickle whole modules there: `module_classes` are the full names of the classes that
+    may be met. None of them is imported; each is read as an InertModule, and the tensors are taken
+    out by name. Raises WeightsError when the file is missing, damaged, empty of tensors, or a
+    pickle that would run code.
     """
     path = Path(path)
     if not path.is_file():
         raise WeightsError(f"There is no checkpoint file at {path}. Give a .safetensors, .pt or .pth file.")
     try:
-        content = _read_safetensors(path) if path.suffix == ".safetensors" else _read_torch(path, module_classes)
+        content = (
+            _read_safetensors(path) if path.suffix == ".safetensors" else _read_torch(path, module_classes)
+        )
     except OSError as error:
         raise WeightsError(f"{path} cannot be read ({error.strerror or error}).") from error
     for key in ("ema", "state_dict", "model"):
@@ -84,7 +91,11 @@ def read_checkpoint(path: str | os.PathLike, module_classes: Iterable[str] = ())
             content = content[key]
     if isinstance(content, InertModule):
         content = dict(_named_tensors(content))
-    tensors = {k: v for k, v in content.items() if isinstance(v, torch.Tensor)} if isinstance(content, Mapping) else {}
+    tensors = (
+        {k: v for k, v in content.items() if isinstance(v, torch.Tensor)}
+        if isinstance(content, Mapping)
+        else {}
+    )
     if not tensors:
         raise WeightsError(f"{path} holds no tensors by name: it is not a state dict.")
     return tensors
@@ -97,11 +108,17 @@ def _read_safetensors(path: Path) -> dict[str, torch.Tensor]:
     try:
         return load_file(path)
     except (SafetensorError, ValueError) as error:
-        raise WeightsError(f"{path} is damaged or not a safetensors file ({error}). Fetch or save it again.") from error
+        raise WeightsError(
+            f"{path} is damaged or not a safetensors file ({error}). Fetch or save it again."
+        ) from error
 
 
-def _named_tensors(module: InertModule, prefix: str = "", depth: int = 0) -> Iterator[tuple[str, torch.Tensor]]:
-    """What state_dict() of the module would hold, read from its attributes alone; nothing below 64 levels."""
+def _named_tensors(
+    module: InertModule, prefix: str = "", depth: int = 0
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """What state_dict() of the module would hold, read from its attributes alone; nothing below 64
+    levels.
+    """
     facts = vars(module)
     unsaved = facts.get("_non_persistent_buffers_set") or ()
     for store in ("_parameters", "_buffers"):
@@ -126,17 +143,34 @@ def _read_torch(path: Path, module_classes: Iterable[str]):
                 f"({_first_sentence(error)}). Save the model's state_dict() with safetensors instead."
             ) from error
         raise WeightsError(f"{path} is damaged or not a checkpoint ({_first_sentence(error)}).") from error
-    except (RuntimeError, EOFError, ValueError, KeyError, AssertionError, TypeError, AttributeError, IndexError) as error:
-        raise WeightsError(f"{path} is damaged or cut short ({_first_sentence(error)}). Fetch it again.") from error
+    except (
+        RuntimeError,
+        EOFError,
+        ValueError,
+        KeyError,
+        AssertionError,
+        TypeError,
+        AttributeError,
+        IndexError,
+    ) as error:
+        raise WeightsError(
+            f"{path} is damaged or cut short ({_first_sentence(error)}). Fetch it again."
+        ) from error
 
 
 def _first_sentence(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return next((line for line in lines if "unsupported" in line.lower() or "GLOBAL" in line), lines[0] if lines else type(error).__name__)[:200]
+    return next(
+        (line for line in lines if "unsupported" in line.lower() or "GLOBAL" in line),
+        lines[0] if lines else type(error).__name__,
+    )[:200]
 
 
 def fit(module: nn.Module, tensors: Mapping[str, torch.Tensor], path: str | os.PathLike) -> None:
-    """Load `tensors` into `module`; every key and shape must fit. Raises WeightsError that names the first that do not."""
+    """Load `tensors` into `module`; every key and shape must fit.
+
+    Raises WeightsError that names the first that do not.
+    """
     wanted = module.state_dict()
     problems = [f"missing {k}" for k in wanted if k not in tensors]
     problems += [f"unknown {k}" for k in tensors if k not in wanted]
@@ -153,10 +187,15 @@ def fit(module: nn.Module, tensors: Mapping[str, torch.Tensor], path: str | os.P
 
 
 def pretrained_or_error(origin: str, download):
-    """What `download` returns; where the hub or server cannot be reached, a WeightsError that says what to do."""
+    """What `download` returns; where the hub or server cannot be reached, a WeightsError that says
+    what to do.
+    """
     try:
         return download()
-    except (OSError, ValueError) as error:  # transformers and urllib raise OSError for every kind of missing file and network
+    except (
+        OSError,
+        ValueError,
+    ) as error:  # transformers and urllib raise OSError for every kind of missing file and network
         raise WeightsError(
             f"The pretrained weights of {origin} cannot be had ({_first_sentence(error)}). "
             "Give a checkpoint file with --weights PATH, or build with --weights random to test without them."
@@ -171,10 +210,12 @@ def load_module(
     select: Callable[[Mapping[str, torch.Tensor]], Mapping[str, torch.Tensor]] = dict,
     module_classes: Iterable[str] = (),
 ) -> tuple[nn.Module, Weights]:
-    """A frozen module in eval mode with the weights asked for, and those weights with their sha256 and origin.
+    """A frozen module in eval mode with the weights asked for, and those weights with their sha256
+    and origin.
 
-    `build` makes the architecture, `pretrained` downloads the released model of `origin`, `select` takes out of a
-    checkpoint what the architecture has, `module_classes` are what read_checkpoint may meet. Raises WeightsError.
+    `build` makes the architecture, `pretrained` downloads the released model of `origin`, `select`
+    takes out of a checkpoint what the architecture has, `module_classes` are what read_checkpoint
+    may meet. Raises WeightsError.
     """
     if weights.source == "pretrained":
         module = pretrained_or_error(origin, pretrained)
@@ -191,7 +232,9 @@ def load_module(
 
 
 def tokenizer_file(weights: Weights, repository: str) -> dict[str, bytes]:
-    """tokenizer.json with its content: from beside a checkpoint, or of the released model; none with random weights, whose tokens mean nothing."""
+    """tokenizer.json with its content: from beside a checkpoint, or of the released model; none
+    with random weights, whose tokens mean nothing.
+    """
     if weights.source == "checkpoint":
         beside = Path(weights.path).with_name("tokenizer.json")
         return {beside.name: beside.read_bytes()} if beside.is_file() else {}

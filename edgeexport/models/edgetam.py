@@ -1,4 +1,7 @@
-"""EdgeTAM for images: SAM 2 made for phones, with a RepViT backbone (timm) in the place of Hiera."""
+"""EdgeTAM for images:
+
+SAM 2 made for phones, with a RepViT backbone (timm) in the place of Hiera.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,14 @@ from torch import nn
 
 from edgeexport.errors import UsageError
 from edgeexport.method import Dim, Method, Model, Pipeline, Source, Tolerance, Weights
-from edgeexport.modeling.promptable_segmentation import DIMS, PREPARE, Neck, answer_all_masks, declare, without
+from edgeexport.modeling.promptable_segmentation import (
+    DIMS,
+    PREPARE,
+    Neck,
+    answer_all_masks,
+    declare,
+    without,
+)
 from edgeexport.modeling.weights import load_module, state_sha256
 from edgeexport.pipelines import segmentation
 
@@ -29,8 +39,12 @@ def model(name: str) -> Model:
         load=load,
         methods=methods,
         dims=DIMS,
-        tolerances={"fp32": Tolerance(1e-4, 80.0, "float32 sums in another order over 24 blocks; 2e-6 was measured")},
-        pipeline=Pipeline(segmentation.OPTIONS, segmentation.run, "--image photo.jpg --point 320,240 --overlay mask.png"),
+        tolerances={
+            "fp32": Tolerance(1e-4, 80.0, "float32 sums in another order over 24 blocks; 2e-6 was measured")
+        },
+        pipeline=Pipeline(
+            segmentation.OPTIONS, segmentation.run, "--image photo.jpg --point 320,240 --overlay mask.png"
+        ),
         prepare=PREPARE,
     )
 
@@ -38,7 +52,8 @@ def model(name: str) -> Model:
 def config():
     """The transformers configuration.
 
-    The backbone is named here: the default of transformers 5.23 misspells `architecture`, and a ResNet would be built.
+    The backbone is named here: the default of transformers 5.23 misspells `architecture`, and a
+    ResNet would be built.
     """
     from edgeexport.modeling.torchvision_operators import ensure_torchvision
 
@@ -48,13 +63,17 @@ def config():
     from transformers import EdgeTamConfig, EdgeTamVisionConfig, TimmWrapperConfig
 
     backbone = TimmWrapperConfig(
-        architecture="repvit_m1", model_args={"in_chans": 3, "features_only": True, "out_indices": [0, 1, 2, 3]}
+        architecture="repvit_m1",
+        model_args={"in_chans": 3, "features_only": True, "out_indices": [0, 1, 2, 3]},
     )
     return EdgeTamConfig(vision_config=EdgeTamVisionConfig(backbone_config=backbone))
 
 
 def load(weights: Weights) -> tuple[nn.Module, Weights]:
-    """The transformers model with the weights asked for. Raises WeightsError, and UsageError without timm."""
+    """The transformers model with the weights asked for.
+
+    Raises WeightsError, and UsageError without timm.
+    """
     settings = config()
     from transformers import EdgeTamModel
 
@@ -75,8 +94,9 @@ def load(weights: Weights) -> tuple[nn.Module, Weights]:
 def _balance(loaded: nn.Module) -> None:
     """Scale random batch norms so that what the image says reaches the last stage.
 
-    Each block of RepViT adds two normalised branches to its input: with norms near 1 random activations grow to 1e5,
-    with small ones only biases are left and a check would see nothing of the image. At 0.7 they stay near 1.
+    Each block of RepViT adds two normalised branches to its input: with norms near 1 random
+    activations grow to 1e5, with small ones only biases are left and a check would see nothing of
+    the image. At 0.7 they stay near 1.
     """
     for module in loaded.modules():
         if isinstance(module, nn.BatchNorm2d):

@@ -1,4 +1,6 @@
-"""MViT video classifiers (torchvision): a clip of 16 frames to the logits of 400 Kinetics classes."""
+"""MViT video classifiers (torchvision): a clip of 16 frames to the logits of 400 Kinetics
+classes.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,10 @@ from edgeexport.pipelines import video
 from edgeexport.samplers import Photo
 
 VARIANTS = {
-    "mvit-v1-b": {"summary": "MViT v1 base 16x4, video classification, 36.6 M parameters", "aliases": ("mvit",)},
+    "mvit-v1-b": {
+        "summary": "MViT v1 base 16x4, video classification, 36.6 M parameters",
+        "aliases": ("mvit",),
+    },
     "mvit-v2-s": {"summary": "MViT v2 small 16x4, video classification, 34.5 M parameters"},
 }
 
@@ -30,13 +35,20 @@ def model(name: str) -> Model:
         load=lambda weights: load(name, weights),
         methods=methods,
         dims=(Dim("batch", 1, 16),),
-        tolerances={"fp32": Tolerance(5e-6, 100.0, "float32 sums in another order over 16 blocks; 1e-6 was measured")},
+        tolerances={
+            "fp32": Tolerance(5e-6, 100.0, "float32 sums in another order over 16 blocks; 1e-6 was measured")
+        },
         pipeline=Pipeline(video.OPTIONS, video.run, "--video clip.mp4"),
         prepare={
-            "frames": FRAMES, "frames_per_second": 7.5, "resize_short_side": 256, "crop": SIZE, "mean": _MEAN, "std": _STD,
+            "frames": FRAMES,
+            "frames_per_second": 7.5,
+            "resize_short_side": 256,
+            "crop": SIZE,
+            "mean": _MEAN,
+            "std": _STD,
             "labels": _labels(),
         },
-    )  # fmt: skip
+    )
 
 
 def _labels() -> list[str]:
@@ -71,11 +83,21 @@ def methods(loaded: nn.Module, dims: Mapping[str, Dim]) -> tuple[Method, ...]:
 
 
 def classify(
-    loaded: nn.Module, dims: Mapping[str, Dim], frames: int, size: int, mean: tuple[float, ...], std: tuple[float, ...], logits: Output
+    loaded: nn.Module,
+    dims: Mapping[str, Dim],
+    frames: int,
+    size: int,
+    mean: tuple[float, ...],
+    std: tuple[float, ...],
+    logits: Output,
 ) -> tuple[Method, ...]:
     """The method of any MViT that takes clips [B,3,frames,size,size]."""
     clip = Input(
-        "clip", ("batch", 3, frames, size, size), meaning="RGB frames, oldest first, normalised with mean and std",
-        unit="standard deviations", range=(-2.0, 2.5), sample=Photo(mean, std),
-    )  # fmt: skip
+        "clip",
+        ("batch", 3, frames, size, size),
+        meaning="RGB frames, oldest first, normalised with mean and std",
+        unit="standard deviations",
+        range=(-2.0, 2.5),
+        sample=Photo(mean, std),
+    )
     return (Method("classify", loaded, (clip,), (logits,), (dims["batch"],)),)

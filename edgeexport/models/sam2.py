@@ -9,19 +9,30 @@ import torch.nn.functional as F
 from torch import nn
 
 from edgeexport.method import Dim, Method, Model, Pipeline, Source, Tolerance, Weights
-from edgeexport.modeling.promptable_segmentation import DIMS, IMAGE_SIZE, PREPARE, Neck, answer_all_masks, declare, without
+from edgeexport.modeling.promptable_segmentation import (
+    DIMS,
+    IMAGE_SIZE,
+    PREPARE,
+    Neck,
+    answer_all_masks,
+    declare,
+    without,
+)
 from edgeexport.modeling.weights import load_module
 from edgeexport.pipelines import segmentation
 
 VARIANTS = {
-    "sam2-tiny": {"summary": "SAM 2.1 Hiera tiny, promptable segmentation, 31 M parameters", "aliases": ("sam2",)},
+    "sam2-tiny": {
+        "summary": "SAM 2.1 Hiera tiny, promptable segmentation, 31 M parameters",
+        "aliases": ("sam2",),
+    },
     "sam2-small": {"summary": "SAM 2.1 Hiera small, promptable segmentation, 38 M parameters"},
     "sam2-base-plus": {"summary": "SAM 2.1 Hiera base-plus, promptable segmentation, 73 M parameters"},
     "sam2-large": {"summary": "SAM 2.1 Hiera large, promptable segmentation, 216 M parameters"},
 }
 
-# Table of variants (SAM 2.1, https://arxiv.org/abs/2408.00714): width, heads, blocks a stage, global blocks, window sizes,
-# background size of the position embedding.
+# Table of variants (SAM 2.1, https://arxiv.org/abs/2408.00714): width, heads, blocks a stage,
+# global blocks, window sizes, background size of the position embedding.
 _HIERA = {
     "sam2-tiny": (96, 1, (1, 2, 7, 2), (5, 7, 9), (8, 4, 14, 7), 7),
     "sam2-small": (96, 1, (1, 2, 11, 2), (7, 10, 13), (8, 4, 14, 7), 7),
@@ -44,8 +55,14 @@ def model(name: str) -> Model:
         load=lambda weights: load(name, weights),
         methods=methods,
         dims=DIMS,
-        tolerances={"fp32": Tolerance(1e-4, 80.0, "float32 sums in another order over 12 to 48 blocks; 1e-6 was measured")},
-        pipeline=Pipeline(segmentation.OPTIONS, segmentation.run, "--image photo.jpg --point 320,240 --overlay mask.png"),
+        tolerances={
+            "fp32": Tolerance(
+                1e-4, 80.0, "float32 sums in another order over 12 to 48 blocks; 1e-6 was measured"
+            )
+        },
+        pipeline=Pipeline(
+            segmentation.OPTIONS, segmentation.run, "--image photo.jpg --point 320,240 --overlay mask.png"
+        ),
         prepare=PREPARE,
     )
 
@@ -74,7 +91,9 @@ def config(name: str):
         window_size_per_stage=list(windows),
         window_positional_embedding_background_size=[background, background],
     )
-    return Sam2Config(vision_config=Sam2VisionConfig(backbone_config=backbone, backbone_channel_list=stages[::-1]))
+    return Sam2Config(
+        vision_config=Sam2VisionConfig(backbone_config=backbone, backbone_channel_list=stages[::-1])
+    )
 
 
 def load(name: str, weights: Weights) -> tuple[nn.Module, Weights]:
@@ -102,9 +121,9 @@ def methods(loaded: nn.Module, dims: Mapping[str, Dim]) -> tuple[Method, ...]:
 class ImageEncoder(nn.Module):
     """Image [B,3,1024,1024] → features, from transformers' own blocks.
 
-    What differs from `Sam2Model.get_image_embeddings`: the position embedding is added as its parts (the
-    resized background, then the tiled window), so that no [256,256,C] constant has to be stored
-    or gathered.
+    What differs from `Sam2Model.get_image_embeddings`: the position embedding is added as its parts
+    (the resized background, then the tiled window), so that no [256,256,C] constant has to be
+    stored or gathered.
     """
 
     def __init__(self, loaded: nn.Module):
@@ -132,7 +151,8 @@ class ImageEncoder(nn.Module):
 
 
 class BackgroundPosition(nn.Module):
-    """A small position embedding [1,C,n,n], resized by bicubic interpolation to [1,size,size,C] as two products.
+    """A small position embedding [1,C,n,n], resized by bicubic interpolation to [1,size,size,C] as
+    two products.
 
     Bicubic interpolation is linear in each direction; its matrix is what it makes of the identity.
     """
@@ -141,7 +161,9 @@ class BackgroundPosition(nn.Module):
         super().__init__()
         side = embedding.shape[-1]
         one_hot = torch.eye(side)[None, :, :, None]
-        self.resize = nn.Buffer(F.interpolate(one_hot, size=(size, 1), mode="bicubic")[0, :, :, 0].t().contiguous())
+        self.resize = nn.Buffer(
+            F.interpolate(one_hot, size=(size, 1), mode="bicubic")[0, :, :, 0].t().contiguous()
+        )
         self.embedding = nn.Buffer(embedding[0].permute(1, 2, 0).contiguous())  # [n,n,C]
 
     def forward(self) -> torch.Tensor:

@@ -1,4 +1,6 @@
-"""Whisper speech recognition: sound to features, features to cross-attention keys and values, tokens to logits with a cache."""
+"""Whisper speech recognition: sound to features, features to cross-attention keys and values,
+tokens to logits with a cache.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ from edgeexport.pipelines import speech
 from edgeexport.samplers import Chirp, OutputOf
 
 VARIANTS = {
-    "whisper-tiny": {"summary": "Whisper tiny, speech recognition in 99 languages, 38 M parameters", "aliases": ("whisper",)},
+    "whisper-tiny": {
+        "summary": "Whisper tiny, speech recognition in 99 languages, 38 M parameters",
+        "aliases": ("whisper",),
+    },
     "whisper-tiny.en": {"summary": "Whisper tiny, speech recognition in English, 38 M parameters"},
     "whisper-base": {"summary": "Whisper base, speech recognition in 99 languages, 73 M parameters"},
     "whisper-small": {"summary": "Whisper small, speech recognition in 99 languages, 242 M parameters"},
@@ -40,13 +45,18 @@ TEXT_POSITIONS = 448
 _FFT, _HOP = 400, 160
 _HALVINGS = 2
 
-_SIZES = {"tiny": (384, 4, 6), "base": (512, 6, 8), "small": (768, 12, 12)}  # width, layers a side, heads; table 1 of the paper
+_SIZES = {
+    "tiny": (384, 4, 6),
+    "base": (512, 6, 8),
+    "small": (768, 12, 12),
+}  # width, layers a side, heads; table 1 of the paper
 
-# In the order of their token ids, which follow <|startoftranscript|>; "yue" came later, with another vocabulary.
+# In the order of their token ids, which follow <|startoftranscript|>; "yue" came later, with
+# another vocabulary.
 _LANGUAGES = (
-    "en zh de es ru ko fr ja pt tr pl ca nl ar sv it id hi fi vi he uk el ms cs ro da hu ta no th ur hr bg lt la mi ml cy sk te fa lv bn sr az sl "
-    "kn et mk br eu is hy ne mn bs kk sq sw gl mr pa si km sn yo so af oc ka be tg sd gu am yi lo uz fo ht ps tk nn mt sa lb my bo tl mg as tt haw "
-    "ln ha ba jw su"
+    "en zh de es ru ko fr ja pt tr pl ca nl ar sv it id hi fi vi he uk el ms cs ro da hu ta no th ur hr bg lt"
+    " la mi ml cy sk te fa lv bn sr az sl kn et mk br eu is hy ne mn bs kk sq sw gl mr pa si km sn yo so af"
+    " oc ka be tg sd gu am yi lo uz fo ht ps tk nn mt sa lb my bo tl mg as tt haw ln ha ba jw su"
 ).split()
 
 
@@ -59,7 +69,14 @@ def model(name: str) -> Model:
         load=lambda weights: load(name, weights),
         methods=methods,
         dims=(Dim("batch", 1, 1),),
-        tolerances={"fp32": Tolerance(5e-4, 80.0, "released weights have outliers: eager itself is 8e-5 from float64 there, the file 1.6e-4 from eager")},
+        tolerances={
+            "fp32": Tolerance(
+                5e-4,
+                80.0,
+                "released weights have outliers: eager itself is 8e-5 from float64 there, the file 1.6e-4"
+                " from eager",
+            )
+        },
         assets=lambda weights: tokenizer_file(weights, f"openai/{name}"),
         pipeline=Pipeline(speech.OPTIONS, speech.run, "--audio speech.wav"),
         prepare=_prepare(name),
@@ -67,21 +84,41 @@ def model(name: str) -> Model:
 
 
 def _prepare(name: str) -> dict:
-    """What decoding needs beside logits: token ids and rules, as in the generation configurations of the released models."""
+    """What decoding needs beside logits: token ids and rules, as in the generation configurations
+    of the released models.
+    """
     from transformers.models.whisper.configuration_whisper import NON_SPEECH_TOKENS, NON_SPEECH_TOKENS_MULTI
 
     multilingual = not name.endswith(".en")
     end = 50257 if multilingual else 50256
     start = end + 1
     translate = start + 1 + len(_LANGUAGES)
-    special = {"translate": translate, "transcribe": translate + 1, "start_of_lm": translate + 2, "previous": translate + 3, "no_speech": translate + 4}
+    special = {
+        "translate": translate,
+        "transcribe": translate + 1,
+        "start_of_lm": translate + 2,
+        "previous": translate + 3,
+        "no_speech": translate + 4,
+    }
     return {
-        "sampling_rate_hz": SAMPLING_RATE_HZ, "window_samples": WINDOW_SAMPLES, "text_positions": TEXT_POSITIONS,
-        "tokenizer": "tokenizer.json", "multilingual": multilingual, "end": end, "start": start, **special,
-        "no_timestamps": translate + 5, "timestamps": translate + 6, "seconds_a_timestamp": 0.02, "latest_first_timestamp": 50,
-        "languages": {code: start + 1 + index for index, code in enumerate(_LANGUAGES)} if multilingual else {},
-        "suppress": [*(NON_SPEECH_TOKENS_MULTI if multilingual else NON_SPEECH_TOKENS)], "suppress_first": [220, end],
-    }  # fmt: skip
+        "sampling_rate_hz": SAMPLING_RATE_HZ,
+        "window_samples": WINDOW_SAMPLES,
+        "text_positions": TEXT_POSITIONS,
+        "tokenizer": "tokenizer.json",
+        "multilingual": multilingual,
+        "end": end,
+        "start": start,
+        **special,
+        "no_timestamps": translate + 5,
+        "timestamps": translate + 6,
+        "seconds_a_timestamp": 0.02,
+        "latest_first_timestamp": 50,
+        "languages": (
+            {code: start + 1 + index for index, code in enumerate(_LANGUAGES)} if multilingual else {}
+        ),
+        "suppress": [*(NON_SPEECH_TOKENS_MULTI if multilingual else NON_SPEECH_TOKENS)],
+        "suppress_first": [220, end],
+    }
 
 
 def config(name: str):
@@ -94,11 +131,22 @@ def config(name: str):
     width, layers, heads = _SIZES[name.removeprefix("whisper-").removesuffix(".en")]
     facts = _prepare(name)
     return WhisperConfig(
-        vocab_size=facts["timestamps"] + 1501, d_model=width, encoder_layers=layers, decoder_layers=layers, encoder_attention_heads=heads,
-        decoder_attention_heads=heads, encoder_ffn_dim=4 * width, decoder_ffn_dim=4 * width, num_mel_bins=MEL_BINS,
-        max_source_positions=AUDIO_POSITIONS, max_target_positions=TEXT_POSITIONS, pad_token_id=facts["end"], bos_token_id=facts["end"],
-        eos_token_id=facts["end"], decoder_start_token_id=facts["start"],
-    )  # fmt: skip
+        vocab_size=facts["timestamps"] + 1501,
+        d_model=width,
+        encoder_layers=layers,
+        decoder_layers=layers,
+        encoder_attention_heads=heads,
+        decoder_attention_heads=heads,
+        encoder_ffn_dim=4 * width,
+        decoder_ffn_dim=4 * width,
+        num_mel_bins=MEL_BINS,
+        max_source_positions=AUDIO_POSITIONS,
+        max_target_positions=TEXT_POSITIONS,
+        pad_token_id=facts["end"],
+        bos_token_id=facts["end"],
+        eos_token_id=facts["end"],
+        decoder_start_token_id=facts["start"],
+    )
 
 
 def load(name: str, weights: Weights) -> tuple[nn.Module, Weights]:
@@ -108,9 +156,12 @@ def load(name: str, weights: Weights) -> tuple[nn.Module, Weights]:
 
     repository = f"openai/{name}"
     return load_module(
-        weights, lambda: WhisperForConditionalGeneration(settings), lambda: WhisperForConditionalGeneration.from_pretrained(repository),
-        repository, _with_head,
-    )  # fmt: skip
+        weights,
+        lambda: WhisperForConditionalGeneration(settings),
+        lambda: WhisperForConditionalGeneration.from_pretrained(repository),
+        repository,
+        _with_head,
+    )
 
 
 def _with_head(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -122,26 +173,55 @@ def _with_head(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 def methods(loaded: nn.Module, dims: Mapping[str, Dim]) -> tuple[Method, ...]:
     """log_mel, encode, prefill and decode_step."""
     settings, heads = loaded.config, loaded.config.decoder_attention_heads
-    sound = Input("waveform", ("samples",), meaning="mono sound, 16 kHz, up to 30 s", unit="full scale", range=(-1.0, 1.0), sample=Chirp())
-    mel = Output("features", "log-mel spectrogram [1, 80, 3000] of the sound, with silence after it up to 30 s")
+    sound = Input(
+        "waveform",
+        ("samples",),
+        meaning="mono sound, 16 kHz, up to 30 s",
+        unit="full scale",
+        range=(-1.0, 1.0),
+        sample=Chirp(),
+    )
+    mel = Output(
+        "features", "log-mel spectrogram [1, 80, 3000] of the sound, with silence after it up to 30 s"
+    )
     features = Input(
-        "features", ("batch", MEL_BINS, FRAMES), meaning="log-mel spectrogram of 30 s, from log_mel", range=(-2.0, 2.0), sample=OutputOf("log_mel", "features", "last")
+        "features",
+        ("batch", MEL_BINS, FRAMES),
+        meaning="log-mel spectrogram of 30 s, from log_mel",
+        range=(-2.0, 2.0),
+        sample=OutputOf("log_mel", "features", "last"),
     )
     layers = settings.decoder_layers
     about = cross_inputs(layers, "encode", heads, AUDIO_POSITIONS, settings.d_model // heads)
     return (
-        Method("log_mel", LogMel(), (sound,), (mel,), (Dim("samples", 1, WINDOW_SAMPLES),), reference=original_features),
+        Method(
+            "log_mel",
+            LogMel(),
+            (sound,),
+            (mel,),
+            (Dim("samples", 1, WINDOW_SAMPLES),),
+            reference=original_features,
+        ),
         Method("encode", Encoder(loaded), (features,), cross_outputs(layers, "sound"), (dims["batch"],)),
-        *text_methods(Decoder(loaded), OriginalText(partial(original_logits, loaded)), about, settings.vocab_size, TEXT_POSITIONS),
+        *text_methods(
+            Decoder(loaded),
+            OriginalText(partial(original_logits, loaded)),
+            about,
+            settings.vocab_size,
+            TEXT_POSITIONS,
+        ),
     )
 
 
 class LogMel(nn.Module):
-    """Sound [samples] at 16 kHz → features [1,80,3000], as transformers' WhisperFeatureExtractor computes them.
+    """Sound [samples] at 16 kHz → features [1,80,3000], as transformers' WhisperFeatureExtractor
+    computes them.
 
-    The short-time Fourier transform is products with cosines and sines. The odd bins of N points need only the difference of the two halves,
-    the even ones are those of N/2 points, of their sum (decimation in frequency, Gentleman and Sande 1966): twice, and the products have 60 thousand
-    multiplications a frame instead of 160. Frames of 400 samples every 160 overlap by halves of a hop, so they are put together from rows of 160 without a gather.
+    The short-time Fourier transform is products with cosines and sines. The odd bins of N points
+    need only the difference of the two halves, the even ones are those of N/2 points, of their sum
+    (decimation in frequency, Gentleman and Sande 1966): twice, and the products have 60 thousand
+    multiplications a frame instead of 160. Frames of 400 samples every 160 overlap by halves of a
+    hop, so they are put together from rows of 160 without a gather.
     """
 
     def __init__(self):
@@ -156,12 +236,19 @@ class LogMel(nn.Module):
         cosines, sines = torch.arange(points // 2 + 1), torch.arange(1, points // 2)
         bases.append(_waves(cosines, sines, points, points))
         bins += [cosines * step, sines * step]
-        self.bases = nn.ParameterList(nn.Parameter(basis, requires_grad=False) for basis in bases)  # [200,200], [100,100], [100,100]
-        self.filters = nn.Buffer(torch.from_numpy(_extractor().mel_filters).float()[torch.cat(bins)].t().contiguous())  # [80,400]
+        self.bases = nn.ParameterList(
+            nn.Parameter(basis, requires_grad=False) for basis in bases
+        )  # [200,200], [100,100], [100,100]
+        self.filters = nn.Buffer(
+            torch.from_numpy(_extractor().mel_filters).float()[torch.cat(bins)].t().contiguous()
+        )  # [80,400]
 
     def forward(self, waveform: torch.Tensor) -> torch.Tensor:
         sound = F.pad(waveform, (0, WINDOW_SAMPLES - waveform.shape[0]))
-        left, right = sound[1 : _FFT // 2 + 1].flip(0), sound[-_FFT // 2 - 1 : -1].flip(0)  # frames are centred: mirrored at both ends
+        left, right = (
+            sound[1 : _FFT // 2 + 1].flip(0),
+            sound[-_FFT // 2 - 1 : -1].flip(0),
+        )  # frames are centred: mirrored at both ends
         rows = torch.cat([left, sound, right])[: (FRAMES + 2) * _HOP].reshape(FRAMES + 2, _HOP)
         frames = torch.cat([rows[:-2], rows[1:-1], rows[2:, : _FFT - 2 * _HOP]], dim=1) * self.window
         waves = []
@@ -177,7 +264,9 @@ class LogMel(nn.Module):
 
 
 def _waves(cosines: torch.Tensor, sines: torch.Tensor, points: int, length: int) -> torch.Tensor:
-    """Rows of the real Fourier transform of so many points: cosines of these bins, then sines of those, each [length]."""
+    """Rows of the real Fourier transform of so many points: cosines of these bins, then sines of
+    those, each [length].
+    """
 
     def turns(bins):
         return 2 * math.pi * torch.outer(bins, torch.arange(length)).remainder(points).double() / points
@@ -197,7 +286,9 @@ def _extractor():
 
 
 class Encoder(nn.Module):
-    """Features [B,80,3000] → keys [B*H,1500,D], then values [B*H,D,1500], of the cross-attention of every decoder layer."""
+    """Features [B,80,3000] → keys [B*H,1500,D], then values [B*H,D,1500], of the cross-attention of
+    every decoder layer.
+    """
 
     def __init__(self, loaded: nn.Module):
         super().__init__()
@@ -206,13 +297,17 @@ class Encoder(nn.Module):
 
     def forward(self, features: torch.Tensor) -> tuple[torch.Tensor, ...]:
         hidden = self.encoder(features).last_hidden_state
-        return crossed(hidden, [a.k_proj for a in self.cross], [a.v_proj for a in self.cross], self.cross[0].num_heads)
+        return crossed(
+            hidden, [a.k_proj for a in self.cross], [a.v_proj for a in self.cross], self.cross[0].num_heads
+        )
 
 
 class Decoder(nn.Module):
-    """Tokens [1,N] from a position [1] on, and the sound's keys and values → logits [1,V] for what follows the last token.
+    """Tokens [1,N] from a position [1] on, and the sound's keys and values → logits [1,V] for what
+    follows the last token.
 
-    prefill and decode_step are this module at N = the prompt's length and N = 1; they share the cache.
+    prefill and decode_step are this module at N = the prompt's length and N = 1; they share the
+    cache.
     """
 
     def __init__(self, loaded: nn.Module):
@@ -221,7 +316,9 @@ class Decoder(nn.Module):
         self.tokens, self.places = decoder.embed_tokens, decoder.embed_positions
         self.layers, self.norm = decoder.layers, decoder.layer_norm
         heads = settings.decoder_attention_heads
-        self.caches = nn.ModuleList(KeyValueCache(heads, TEXT_POSITIONS, settings.d_model // heads) for _ in self.layers)
+        self.caches = nn.ModuleList(
+            KeyValueCache(heads, TEXT_POSITIONS, settings.d_model // heads) for _ in self.layers
+        )
         self.positions = Positions(TEXT_POSITIONS)
 
     def forward(self, tokens: torch.Tensor, position: torch.Tensor, *sound: torch.Tensor) -> torch.Tensor:
@@ -232,7 +329,9 @@ class Decoder(nn.Module):
             attention, heads = layer.self_attn, layer.self_attn.num_heads
             y = layer.self_attn_layer_norm(x)
             query = split_heads(attention.q_proj(y) * attention.scaling, heads)
-            past = cache.update(positions, split_heads(attention.k_proj(y), heads), split_heads(attention.v_proj(y), heads))
+            past = cache.update(
+                positions, split_heads(attention.k_proj(y), heads), split_heads(attention.v_proj(y), heads)
+            )
             x = x + attention.out_proj(attend(query, *past, heads, seen))
             attention = layer.encoder_attn
             query = split_heads(attention.q_proj(layer.encoder_attn_layer_norm(x)) * attention.scaling, heads)
@@ -244,5 +343,7 @@ class Decoder(nn.Module):
 def original_logits(loaded: nn.Module, tokens: torch.Tensor, cache) -> torch.Tensor:
     """What transformers' decoder says after `tokens`; the sound is in the cache."""
     nothing = torch.zeros(1, AUDIO_POSITIONS, loaded.config.d_model)
-    said = loaded.model.decoder(input_ids=tokens, encoder_hidden_states=nothing, past_key_values=cache, use_cache=True)
+    said = loaded.model.decoder(
+        input_ids=tokens, encoder_hidden_states=nothing, past_key_values=cache, use_cache=True
+    )
     return loaded.proj_out(said.last_hidden_state[:, -1])

@@ -1,4 +1,7 @@
-"""YOLO11 pose (Ultralytics): a photo to people, a box and 17 keypoints each. Needs the extra [yolo], which is AGPL-3.0."""
+"""YOLO11 pose (Ultralytics): a photo to people, a box and 17 keypoints each.
+
+Needs the extra [yolo], which is AGPL-3.0.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ from edgeexport.pipelines import pose
 from edgeexport.samplers import Photo
 
 VARIANTS = {
-    "yolo11n-pose": {"summary": "YOLO11 nano, people with 17 keypoints, 2.9 M parameters, AGPL-3.0", "aliases": ("yolo11-pose",)},
+    "yolo11n-pose": {
+        "summary": "YOLO11 nano, people with 17 keypoints, 2.9 M parameters, AGPL-3.0",
+        "aliases": ("yolo11-pose",),
+    },
     "yolo11s-pose": {"summary": "YOLO11 small, people with 17 keypoints, 9.9 M parameters, AGPL-3.0"},
     "yolo11m-pose": {"summary": "YOLO11 medium, people with 17 keypoints, 20.9 M parameters, AGPL-3.0"},
     "yolo11l-pose": {"summary": "YOLO11 large, people with 17 keypoints, 26.2 M parameters, AGPL-3.0"},
@@ -26,19 +32,55 @@ VARIANTS = {
 
 IMAGE_SIZE = 640
 KEYPOINTS = (
-    "nose", "left eye", "right eye", "left ear", "right ear", "left shoulder", "right shoulder", "left elbow", "right elbow",
-    "left wrist", "right wrist", "left hip", "right hip", "left knee", "right knee", "left ankle", "right ankle",
-)  # fmt: skip
+    "nose",
+    "left eye",
+    "right eye",
+    "left ear",
+    "right ear",
+    "left shoulder",
+    "right shoulder",
+    "left elbow",
+    "right elbow",
+    "left wrist",
+    "right wrist",
+    "left hip",
+    "right hip",
+    "left knee",
+    "right knee",
+    "left ankle",
+    "right ankle",
+)
 SKELETON = (
-    (15, 13), (13, 11), (16, 14), (14, 12), (11, 12), (5, 11), (6, 12), (5, 6), (5, 7), (6, 8), (7, 9), (8, 10),
-    (1, 2), (0, 1), (0, 2), (1, 3), (2, 4), (3, 5), (4, 6),
-)  # fmt: skip
+    (15, 13),
+    (13, 11),
+    (16, 14),
+    (14, 12),
+    (11, 12),
+    (5, 11),
+    (6, 12),
+    (5, 6),
+    (5, 7),
+    (6, 8),
+    (7, 9),
+    (8, 10),
+    (1, 2),
+    (0, 1),
+    (0, 2),
+    (1, 3),
+    (2, 4),
+    (3, 5),
+    (4, 6),
+)
 
-# What a released checkpoint pickles. None of these is imported to read one; see weights.read_checkpoint.
+# What a released checkpoint pickles. None of these is imported to read one; see
+# weights.read_checkpoint.
 _PICKLED = (
     "ultralytics.nn.tasks.PoseModel",
     *(f"ultralytics.nn.modules.conv.{name}" for name in ("Conv", "DWConv", "Concat")),
-    *(f"ultralytics.nn.modules.block.{name}" for name in ("C3k2", "C3k", "Bottleneck", "SPPF", "C2PSA", "PSABlock", "Attention", "DFL")),
+    *(
+        f"ultralytics.nn.modules.block.{name}"
+        for name in ("C3k2", "C3k", "Bottleneck", "SPPF", "C2PSA", "PSABlock", "Attention", "DFL")
+    ),
     "ultralytics.nn.modules.head.Pose",
     "torch.nn.modules.conv.Conv2d",
     "torch.nn.modules.batchnorm.BatchNorm2d",
@@ -51,9 +93,11 @@ _PICKLED = (
 )
 
 _RANDOM_GAIN = 1.3
-"""SiLU leaves 0.6 of the scale of what it is given. With gains of 1 random activations would fade to a constant over 23 blocks,
-and hide errors. With this one their deviation over space is 0.006 to 0.2 at every block, in yolo11n and in yolo11l; with 1.5 those of yolo11x
-grow a hundredfold, and eager itself is 0.3 pixels from float64."""
+"""SiLU leaves 0.6 of the scale of what it is given. With gains of 1 random activations would fade
+to a constant over 23 blocks, and hide errors. With this one their deviation over space is 0.006 to
+0.2 at every block, in yolo11n and in yolo11l; with 1.5 those of yolo11x grow a hundredfold, and
+eager itself is 0.3 pixels from float64.
+"""
 
 
 def model(name: str) -> Model:
@@ -65,19 +109,37 @@ def model(name: str) -> Model:
         load=lambda weights: load(name, weights),
         methods=methods,
         dims=(Dim("batch", 1, 16),),
-        tolerances={"fp32": Tolerance(1e-6, 110.0, "float32 sums in another order and norms folded into convolutions: 1e-3 of 1000 pixels; 2e-4 pixels were measured")},
+        tolerances={
+            "fp32": Tolerance(
+                1e-6,
+                110.0,
+                "float32 sums in another order and norms folded into convolutions: 1e-3 of 1000 pixels; 2e-4"
+                " pixels were measured",
+            )
+        },
         pipeline=Pipeline(pose.OPTIONS, pose.run, "--image photo.jpg --overlay people.png"),
         prepare={
-            "image_size": IMAGE_SIZE, "resize": "bilinear without antialiasing, aspect ratio kept, centred", "padding": 114, "scale": "0 to 1",
-            "keypoints": KEYPOINTS, "skeleton": SKELETON,
+            "image_size": IMAGE_SIZE,
+            "resize": "bilinear without antialiasing, aspect ratio kept, centred",
+            "padding": 114,
+            "scale": "0 to 1",
+            "keypoints": KEYPOINTS,
+            "skeleton": SKELETON,
         },
-    )  # fmt: skip
+    )
 
 
 def load(name: str, weights: Weights) -> tuple[nn.Module, Weights]:
-    """Ultralytics' PoseModel with the weights asked for, norms not folded. Raises WeightsError, UsageError without the extra."""
+    """Ultralytics' PoseModel with the weights asked for, norms not folded.
+
+    Raises WeightsError, UsageError without the extra.
+    """
     loaded, weights = load_module(
-        weights, lambda: _architecture(name), lambda: _pretrained(name), f"Ultralytics' {name}.pt", module_classes=_PICKLED
+        weights,
+        lambda: _architecture(name),
+        lambda: _pretrained(name),
+        f"Ultralytics' {name}.pt",
+        module_classes=_PICKLED,
     )
     if weights.source == "random":
         _settle(loaded)
@@ -86,8 +148,12 @@ def load(name: str, weights: Weights) -> tuple[nn.Module, Weights]:
 
 
 def _architecture(name: str) -> nn.Module:
-    """The PoseModel of a variant for one class (person) and 17 keypoints, from Ultralytics' own description of it."""
-    return _ultralytics("nn.tasks").PoseModel(f"{name}.yaml", nc=1, data_kpt_shape=(len(KEYPOINTS), 3), verbose=False)
+    """The PoseModel of a variant for one class (person) and 17 keypoints, from Ultralytics' own
+    description of it.
+    """
+    return _ultralytics("nn.tasks").PoseModel(
+        f"{name}.yaml", nc=1, data_kpt_shape=(len(KEYPOINTS), 3), verbose=False
+    )
 
 
 def _pretrained(name: str) -> nn.Module:
@@ -101,8 +167,8 @@ def _pretrained(name: str) -> nn.Module:
 def _ultralytics(part: str):
     """A module of Ultralytics. Raises UsageError where the extra is missing.
 
-    On import it sets the threads of our other processes, and replaces `Image.open` and `torch.save`; all of that is undone. It may not
-    install packages by itself either.
+    On import it sets the threads of our other processes, and replaces `Image.open` and
+    `torch.save`; all of that is undone. It may not install packages by itself either.
     """
     import importlib
 
@@ -115,7 +181,8 @@ def _ultralytics(part: str):
         return importlib.import_module(f"ultralytics.{part}")
     except ImportError as error:
         raise UsageError(
-            f"YOLO11 needs Ultralytics, which cannot be imported ({error}): pip install 'edgeexport[yolo]'. It is AGPL-3.0 licensed."
+            f"YOLO11 needs Ultralytics, which cannot be imported ({error}): pip install 'edgeexport[yolo]'."
+            " It is AGPL-3.0 licensed."
         ) from error
     finally:
         Image.open, torch.save = opened, saved
@@ -124,7 +191,9 @@ def _ultralytics(part: str):
 
 
 def _settle(loaded: nn.Module) -> None:
-    """After random filling: the fixed bins of the box distribution as they are, and gains that keep the scale."""
+    """After random filling: the fixed bins of the box distribution as they are, and gains that keep
+    the scale.
+    """
     with torch.no_grad():
         bins = loaded.model[-1].dfl.conv.weight
         bins.copy_(torch.arange(bins.numel()).reshape(bins.shape))
@@ -136,14 +205,19 @@ def _settle(loaded: nn.Module) -> None:
 def methods(loaded: nn.Module, dims: Mapping[str, Dim]) -> tuple[Method, ...]:
     """detect.
 
-    All 8400 candidates are returned. Choosing the best 300 in the graph does not pay: topk and gather run outside
-    the delegate, and take 0.5 ms where a comparison with the threshold outside takes 0.04 and handing out all answers 0.4 (1
-    thread); and the best 300 before suppression are not the best 300 after it.
+    All 8400 candidates are returned. Choosing the best 300 in the graph does not pay: topk and
+    gather run outside the delegate, and take 0.5 ms where a comparison with the threshold outside
+    takes 0.04 and handing out all answers 0.4 (1 thread); and the best 300 before suppression are
+    not the best 300 after it.
     """
     image = Input(
-        "image", ("batch", 3, IMAGE_SIZE, IMAGE_SIZE), meaning="RGB, scaled to fit 640 x 640, padded with grey (114)",
-        unit="share of full brightness", range=(0.0, 1.0), sample=Photo((0.0,) * 3, (1.0,) * 3),
-    )  # fmt: skip
+        "image",
+        ("batch", 3, IMAGE_SIZE, IMAGE_SIZE),
+        meaning="RGB, scaled to fit 640 x 640, padded with grey (114)",
+        unit="share of full brightness",
+        range=(0.0, 1.0),
+        sample=Photo((0.0,) * 3, (1.0,) * 3),
+    )
     outputs = (
         Output("boxes", "left, top, right, bottom of each of 8400 candidates, in pixels of the input"),
         Output("scores", "confidence that the candidate is a person, 0 to 1"),
@@ -152,26 +226,41 @@ def methods(loaded: nn.Module, dims: Mapping[str, Dim]) -> tuple[Method, ...]:
     )
     batch = dims["batch"]
     return (
-        Method("detect", with_static_head(loaded, IMAGE_SIZE), (image,), outputs, (batch,), OriginalDetector(loaded), 4_000_000 * batch.max),
+        Method(
+            "detect",
+            with_static_head(loaded, IMAGE_SIZE),
+            (image,),
+            outputs,
+            (batch,),
+            OriginalDetector(loaded),
+            4_000_000 * batch.max,
+        ),
     )
 
 
 def with_static_head(loaded: nn.Module, size: int) -> nn.Module:
-    """A copy of the PoseModel for images of `size` x `size`, norms folded into convolutions, with PoseHead in place of its head."""
+    """A copy of the PoseModel for images of `size` x `size`, norms folded into convolutions, with
+    PoseHead in place of its head.
+    """
     detector = copy.deepcopy(loaded).fuse(verbose=False)
     head = detector.model[-1]
     detector.model[-1] = PoseHead(head, size)
-    detector.model[-1].i, detector.model[-1].f = head.i, head.f  # its place in the graph, and the layers that it reads
+    detector.model[-1].i, detector.model[-1].f = (
+        head.i,
+        head.f,
+    )  # its place in the graph, and the layers that it reads
     return detector
 
 
 class PoseHead(nn.Module):
-    """Features of three strides → boxes [B,A,4], scores [B,A], keypoints [B,A,17,2], visibility [B,A,17].
+    """Features of three strides → boxes [B,A,4], scores [B,A], keypoints [B,A,17,2], visibility
+    [B,A,17].
 
-    What differs from Ultralytics' head: cells are counted for one input size when this is made, not from each input's shape (whose
-    `make_anchors` strict capture refuses); channels are last, as the convolutions before compute them; the
-    distribution's expectation and the stride are one linear map; keypoints and visibilities are
-    convolutions of their own, scaled by a power of two, which is exact.
+    What differs from Ultralytics' head: cells are counted for one input size when this is made, not
+    from each input's shape (whose `make_anchors` strict capture refuses); channels are last, as the
+    convolutions before compute them; the distribution's expectation and the stride are one linear
+    map; keypoints and visibilities are convolutions of their own, scaled by a power of two, which
+    is exact.
     """
 
     def __init__(self, head: nn.Module, size: int):
@@ -206,9 +295,11 @@ class PoseHead(nn.Module):
 
 
 class Cells(nn.Module):
-    """Adds to [B,n,n,2k] the x, y (k times) of each cell of an n x n grid: pixels of the input, `offset` in cells.
+    """Adds to [B,n,n,2k] the x, y (k times) of each cell of an n x n grid: pixels of the input,
+    `offset` in cells.
 
-    As a row and a column that are broadcast: written out, the grids of 34 channels would be a tenth of yolo11n's file.
+    As a row and a column that are broadcast: written out, the grids of 34 channels would be a tenth
+    of yolo11n's file.
     """
 
     def __init__(self, count: int, stride: int, offset: float, times: int):
@@ -227,7 +318,9 @@ def _channels_last(x: torch.Tensor) -> torch.Tensor:
 
 
 def _scaled(conv: nn.Conv2d, parts: list[int], scale: float) -> nn.Conv2d:
-    """The rows of a 1 x 1 convolution to (x, y, visibility) of each keypoint that make `parts`, times `scale`."""
+    """The rows of a 1 x 1 convolution to (x, y, visibility) of each keypoint that make `parts`,
+    times `scale`.
+    """
     rows = torch.arange(conv.out_channels).reshape(-1, 3)[:, parts].flatten()
     made = nn.Conv2d(conv.in_channels, len(rows), 1).requires_grad_(False)
     made.weight.copy_(conv.weight[rows] * scale)
@@ -236,7 +329,9 @@ def _scaled(conv: nn.Conv2d, parts: list[int], scale: float) -> nn.Conv2d:
 
 
 def _expectation(bins: int, stride: int) -> nn.Linear:
-    """4 distributions over `bins` distances in cells → the signed distances to left, top, right, bottom in pixels."""
+    """4 distributions over `bins` distances in cells → the signed distances to left, top, right,
+    bottom in pixels.
+    """
     signs = torch.tensor([-1.0, -1.0, 1.0, 1.0]) * stride
     linear = nn.Linear(4 * bins, 4, bias=False).requires_grad_(False)
     linear.weight.copy_(torch.block_diag(*(torch.arange(float(bins)) * sign for sign in signs)))
@@ -244,7 +339,9 @@ def _expectation(bins: int, stride: int) -> nn.Linear:
 
 
 class OriginalDetector(nn.Module):
-    """What Ultralytics' PoseModel says, in the order of our outputs; its boxes are centres and sizes."""
+    """What Ultralytics' PoseModel says, in the order of our outputs; its boxes are centres and
+    sizes.
+    """
 
     def __init__(self, loaded: nn.Module):
         super().__init__()

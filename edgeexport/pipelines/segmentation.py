@@ -10,19 +10,37 @@ from edgeexport.pipelines.media.photos import caption_of, draw_overlay, read_pho
 
 OPTIONS = (
     Option("image", "photo to segment (JPEG, PNG, ...)", "file", required=True, sample="photo"),
-    Option("point", "click X,Y in pixels of the photo; X,Y,0 marks background", multiple=True, sample="320,240"),
+    Option(
+        "point", "click X,Y in pixels of the photo; X,Y,0 marks background", multiple=True, sample="320,240"
+    ),
     Option("box", "box X0,Y0,X1,Y1 in pixels of the photo", multiple=True),
-    Option("masks", "multi: the best of three; single: one; auto: multi for one click, else single", default="auto"),
+    Option(
+        "masks",
+        "multi: the best of three; single: one; auto: multi for one click, else single",
+        default="auto",
+    ),
     Option("mask", "write the mask, as PNG in the photo's size", "output", sample="compared"),
     Option("overlay", "write the photo with the mask on it, as PNG", "output"),
 )
 
-# From the SAM 2.1 configurations: a single mask whose area changes by more than this with the threshold is not trusted.
+# From the SAM 2.1 configurations: a single mask whose area changes by more than this with the
+# threshold is not trusted.
 _STABILITY_DELTA, _STABILITY_LEAST = 0.05, 0.98
 
 
-def run(program, image: str, point=(), box=(), masks: str = "auto", mask: str | None = None, overlay: str | None = None) -> dict[str, Any]:
-    """Segment what the clicks show. Returns score, area and the files written. Raises InputError."""
+def run(
+    program,
+    image: str,
+    point=(),
+    box=(),
+    masks: str = "auto",
+    mask: str | None = None,
+    overlay: str | None = None,
+) -> dict[str, Any]:
+    """Segment what the clicks show.
+
+    Returns score, area and the files written. Raises InputError.
+    """
     import numpy as np
     from PIL import Image
 
@@ -38,13 +56,24 @@ def run(program, image: str, point=(), box=(), masks: str = "auto", mask: str | 
     if overlay:
         write_png(draw_overlay(photo, found, points, labels, caption), overlay)
     return {
-        "image": image, "width": photo.width, "height": photo.height, "iou_score": score, "object_score": object_score,
-        "mask_pixels": int(found.sum()), "mask_share": float(found.mean()), "mask": mask, "overlay": overlay, "caption": caption,
-    }  # fmt: skip
+        "image": image,
+        "width": photo.width,
+        "height": photo.height,
+        "iou_score": score,
+        "object_score": object_score,
+        "mask_pixels": int(found.sum()),
+        "mask_share": float(found.mean()),
+        "mask": mask,
+        "overlay": overlay,
+        "caption": caption,
+    }
 
 
 def prompts(point, box, size: tuple[int, int]) -> tuple[list[tuple[float, float]], list[int]]:
-    """Clicks and boxes as points with labels. Raises InputError for what is not one, or lies outside the photo."""
+    """Clicks and boxes as points with labels.
+
+    Raises InputError for what is not one, or lies outside the photo.
+    """
     points, labels = [], []
     for text in box:
         x0, y0, x1, y1 = _numbers(text, (4,), "box", "X0,Y0,X1,Y1")
@@ -72,7 +101,10 @@ def _numbers(text: str, counts: tuple[int, ...], what: str, form: str) -> list[f
     except ValueError:
         numbers = []
     if len(numbers) not in counts:
-        raise InputError(f"'{text}' is not a {what}: write {form}, for example {'320,240' if what == 'point' else '10,20,300,400'}.")
+        raise InputError(
+            f"'{text}' is not a {what}: write {form}, for example"
+            f" {'320,240' if what == 'point' else '10,20,300,400'}."
+        )
     return numbers
 
 
@@ -86,17 +118,23 @@ def segment(program, photo, points, labels, masks: str):
     features = program["encode_image"](to_tensor(photo, size, size, facts["mean"], facts["std"]))
     scale = torch.tensor([size / photo.width, size / photo.height])
     logits, scores, object_score = program["decode_masks"](
-        *features, torch.tensor([points], dtype=torch.float32) * scale, torch.tensor([labels], dtype=torch.int32),
-        torch.zeros(1, 1, 256, 256), torch.zeros(1),
-    )  # fmt: skip
+        *features,
+        torch.tensor([points], dtype=torch.float32) * scale,
+        torch.tensor([labels], dtype=torch.int32),
+        torch.zeros(1, 1, 256, 256),
+        torch.zeros(1),
+    )
     multi = masks == "multi" or (masks == "auto" and len(points) == 1)
     index = choose(logits[0], scores[0], multi)
-    full = F.interpolate(logits[:, index : index + 1], (photo.height, photo.width), mode="bilinear", align_corners=False)
+    full = F.interpolate(
+        logits[:, index : index + 1], (photo.height, photo.width), mode="bilinear", align_corners=False
+    )
     return full[0, 0].numpy(), float(scores[0, index]), float(object_score[0, 0])
 
 
 def choose(logits, scores, multi: bool) -> int:
-    """Which of the four masks [4,h,w] to show: the best of the last three, or the first if it is stable.
+    """Which of the four masks [4,h,w] to show: the best of the last three, or the first if it is
+    stable.
 
     As transformers' Sam2MaskDecoder does for multimask_output true and false.
     """

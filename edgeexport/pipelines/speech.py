@@ -1,7 +1,9 @@
-"""Speech recognition as a pipeline: a sound file of any length to text with times, by Whisper's rules.
+"""Speech recognition as a pipeline: a sound file of any length to text with times, by Whisper's
+rules.
 
-The rules are those of the paper (https://arxiv.org/abs/2212.04356, section 3.8 and 4.5) as openai/whisper and transformers' generate
-apply them: greedy, tokens that are no speech suppressed, timestamps in pairs that never go back.
+The rules are those of the paper (https://arxiv.org/abs/2212.04356, section 3.8 and 4.5) as
+openai/whisper and transformers' generate apply them: greedy, tokens that are no speech suppressed,
+timestamps in pairs that never go back.
 """
 
 from __future__ import annotations
@@ -17,7 +19,13 @@ if TYPE_CHECKING:
     import torch
 
 OPTIONS = (
-    Option("audio", "sound file (WAV, FLAC, OGG, MP3), any length and sampling rate", "file", required=True, sample="sound"),
+    Option(
+        "audio",
+        "sound file (WAV, FLAC, OGG, MP3), any length and sampling rate",
+        "file",
+        required=True,
+        sample="sound",
+    ),
     Option("language", "language spoken, as a code such as en or de; detected when not given"),
     Option("task", "transcribe, or translate to English", default="transcribe"),
 )
@@ -31,7 +39,9 @@ _NO_SPEECH_PROBABILITY, _LOG_PROBABILITY = 0.6, -1.0
 
 @dataclass(frozen=True)
 class Window:
-    """What was decoded from up to 30 s of sound: token ids without the prompt and the end, and how sure the model was."""
+    """What was decoded from up to 30 s of sound: token ids without the prompt and the end, and how
+    sure the model was.
+    """
 
     tokens: list[int]
     mean_log_probability: float
@@ -40,7 +50,10 @@ class Window:
 
 
 def run(program, audio: str, language: str | None = None, task: str = "transcribe") -> dict[str, Any]:
-    """Transcribe a sound file. Returns text, segments with times in seconds, and token ids. Raises InputError."""
+    """Transcribe a sound file.
+
+    Returns text, segments with times in seconds, and token ids. Raises InputError.
+    """
     facts = program.manifest["prepare"]
     _check_options(facts, language, task)
     sound = read_sound(audio, facts["sampling_rate_hz"])
@@ -56,13 +69,21 @@ def run(program, audio: str, language: str | None = None, task: str = "transcrib
         found, used_samples = split_window(window.tokens, facts, len(piece))
         offset_s = start / facts["sampling_rate_hz"]
         tokens += window.tokens
-        segments += [{"start_s": offset_s + a, "end_s": offset_s + b, "text": _text(tokenizer, ids)} for a, b, ids in found]
+        segments += [
+            {"start_s": offset_s + a, "end_s": offset_s + b, "text": _text(tokenizer, ids)}
+            for a, b, ids in found
+        ]
         start += used_samples
     text = "".join(s["text"] for s in segments).strip() if tokenizer else None
     return {
-        "audio": audio, "duration_s": len(sound) / facts["sampling_rate_hz"], "language": language, "segments": segments, "text": text,
-        "token_ids": tokens, "note": program.artifact.text_note,
-    }  # fmt: skip
+        "audio": audio,
+        "duration_s": len(sound) / facts["sampling_rate_hz"],
+        "language": language,
+        "segments": segments,
+        "text": text,
+        "token_ids": tokens,
+        "note": program.artifact.text_note,
+    }
 
 
 def _check_options(facts: dict, language: str | None, task: str) -> None:
@@ -70,9 +91,14 @@ def _check_options(facts: dict, language: str | None, task: str) -> None:
         raise InputError(f"--task is transcribe or translate, not '{task}'.")
     if not facts["multilingual"]:
         if language not in (None, "en") or task != "transcribe":
-            raise InputError("This model knows English only: leave out --language and --task, or build one without .en in its name.")
+            raise InputError(
+                "This model knows English only: leave out --language and --task, or build one without .en in"
+                " its name."
+            )
     elif language is not None and language not in facts["languages"]:
-        raise InputError(f"--language '{language}' is none of the model's languages: {', '.join(facts['languages'])}.")
+        raise InputError(
+            f"--language '{language}' is none of the model's languages: {', '.join(facts['languages'])}."
+        )
 
 
 def _text(tokenizer, ids: list[int]) -> str:
@@ -120,9 +146,11 @@ def _ask(program, method: str, tokens: list[int], position: int, sound) -> torch
 
 
 def allowed(logits: torch.Tensor, tokens: list[int], facts: dict) -> torch.Tensor:
-    """The logits [V] of the next token after `tokens` of this window, minus infinity where the rules forbid it.
+    """The logits [V] of the next token after `tokens` of this window, minus infinity where the
+    rules forbid it.
 
-    The same as transformers' SuppressTokens, SuppressTokensAtBegin and WhisperTimeStamp logits processors.
+    The same as transformers' SuppressTokens, SuppressTokensAtBegin and WhisperTimeStamp logits
+    processors.
     """
     never = float("-inf")
     logits = logits.clone()
@@ -142,18 +170,23 @@ def allowed(logits: torch.Tensor, tokens: list[int], facts: dict) -> torch.Tenso
         logits[:end] = never  # a segment has ended: the next one begins, or all ends
     times = [t for t in tokens if t >= first_time]
     if times:
-        logits[first_time : times[-1] + (0 if after_time and not after_two else 1)] = never  # time does not go back
+        logits[first_time : times[-1] + (0 if after_time and not after_two else 1)] = (
+            never  # time does not go back
+        )
     probabilities = logits.log_softmax(-1)
     if probabilities[first_time:].logsumexp(-1) > probabilities[:first_time].max():
         logits[:first_time] = never  # some time is likelier than any one word
     return logits
 
 
-def split_window(tokens: list[int], facts: dict, samples: int) -> tuple[list[tuple[float, float, list[int]]], int]:
-    """Segments (start s, end s, token ids of text) of a window, and how many of its samples they use up.
+def split_window(
+    tokens: list[int], facts: dict, samples: int
+) -> tuple[list[tuple[float, float, list[int]]], int]:
+    """Segments (start s, end s, token ids of text) of a window, and how many of its samples they
+    use up.
 
-    Two times in a row end one segment and begin the next. A window whose last segment was cut off by its end is used up
-    to where that segment began; the next window starts there.
+    Two times in a row end one segment and begin the next. A window whose last segment was cut off
+    by its end is used up to where that segment began; the next window starts there.
     """
     first, rate = facts["timestamps"], facts["sampling_rate_hz"]
     seconds = facts["seconds_a_timestamp"]
@@ -169,7 +202,9 @@ def split_window(tokens: list[int], facts: dict, samples: int) -> tuple[list[tup
         begin, ids = time_s, []
     full = samples == facts["window_samples"]
     if not ids:
-        cut_off = full and len(tokens) > 1 and tokens[-2] >= first and last_end is not None  # begun, and nothing heard of it
+        cut_off = (
+            full and len(tokens) > 1 and tokens[-2] >= first and last_end is not None
+        )  # begun, and nothing heard of it
         return segments, round(last_end * rate) if cut_off and last_end > 0 else samples
     if full and last_end:
         return segments, round(last_end * rate)

@@ -1,4 +1,6 @@
-"""Video classification as a pipeline: a video file or a folder of frames to the best classes, at most five, by name."""
+"""Video classification as a pipeline: a video file or a folder of frames to the best classes, at
+most five, by name.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +13,26 @@ from edgeexport.method import Option
 from edgeexport.pipelines.media.photos import read_photo, to_tensor
 
 OPTIONS = (
-    Option("video", "video file (needs the extra [video]), or a folder of frames in the order of their names", "file", required=True, sample="frames"),
-    Option("clips", "clips taken evenly over the video; their probabilities are averaged", "number", default=3),
+    Option(
+        "video",
+        "video file (needs the extra [video]), or a folder of frames in the order of their names",
+        "file",
+        required=True,
+        sample="frames",
+    ),
+    Option(
+        "clips", "clips taken evenly over the video; their probabilities are averaged", "number", default=3
+    ),
 )
 
 _FRAME_SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".webp"}
 
 
 def run(program, video: str, clips: int = 3) -> dict[str, Any]:
-    """Classify a video. Returns the best classes, at most five, with their probabilities. Raises InputError."""
+    """Classify a video.
+
+    Returns the best classes, at most five, with their probabilities. Raises InputError.
+    """
     import torch
 
     if clips < 1:
@@ -45,7 +58,10 @@ def read_frames(path: Path, frames_per_second: float) -> list:
 
 
 def frames(path: Path, frames_per_second: float) -> Iterator:
-    """PIL frames: of a folder as they are, of a video at the given rate. Raises InputError, or UsageError without the extra."""
+    """PIL frames: of a folder as they are, of a video at the given rate.
+
+    Raises InputError, or UsageError without the extra.
+    """
     if path.is_dir():
         files = sorted(f for f in path.iterdir() if f.suffix.lower() in _FRAME_SUFFIXES)
         if not files:
@@ -60,7 +76,10 @@ def _decode(path: Path, frames_per_second: float) -> Iterator:
     try:
         import av
     except ImportError as error:
-        raise UsageError("Reading video files needs PyAV: pip install 'edgeexport[video]'. A folder of frames needs nothing.") from error
+        raise UsageError(
+            "Reading video files needs PyAV: pip install 'edgeexport[video]'. A folder of frames needs"
+            " nothing."
+        ) from error
     count = 0
     try:
         with av.open(str(path)) as container:
@@ -80,7 +99,9 @@ def _decode(path: Path, frames_per_second: float) -> Iterator:
 
 
 def clip_starts(count: int, length: int, clips: int) -> list[int]:
-    """First frames of up to `clips` clips of `length`, even over `count` frames; one clip when the video is short."""
+    """First frames of up to `clips` clips of `length`, even over `count` frames; one clip when the
+    video is short.
+    """
     last = count - length
     if last <= 0:
         return [0]

@@ -1,4 +1,6 @@
-"""Runs a `.pt2` of AOTInductor, with the weights shared by all methods and the state held outside, by whoever calls."""
+"""Runs a `.pt2` of AOTInductor, with the weights shared by all methods and the state held outside,
+by whoever calls.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,15 @@ from edgeexport.runtime.cpu_isa import cpu_flags
 
 
 class Engine:
-    """A loaded `.pt2`. Calls write the state that they are given, so one package serves many conversations."""
+    """A loaded `.pt2`.
+
+    Calls write the state that they are given, so one package serves many conversations.
+    """
 
     def __init__(self, artifact: Artifact):
-        """Raises ArtifactError for a package that this CPU would stop at with SIGILL, RuntimeFault when it does not load."""
+        """Raises ArtifactError for a package that this CPU would stop at with SIGILL, RuntimeFault
+        when it does not load.
+        """
         from torch.export.pt2_archive._package import load_pt2
 
         settings = artifact.manifest["recipe"]["settings"]
@@ -25,12 +32,16 @@ class Engine:
         try:
             self._models = load_pt2(str(artifact.program_path), load_weights_from_disk=True).aoti_runners
         except (RuntimeError, ValueError, KeyError) as error:
-            raise RuntimeFault(f"PyTorch cannot load {artifact.program_path} ({_first_line(error)}).") from error
+            raise RuntimeFault(
+                f"PyTorch cannot load {artifact.program_path} ({_first_line(error)})."
+            ) from error
 
     def method(self, name: str) -> Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]:
         """A method: it takes its inputs, then the state. Raises RuntimeFault."""
         if name not in self._models:
-            raise RuntimeFault(f"The package has no model '{name}'. It has: {', '.join(sorted(self._models))}.")
+            raise RuntimeFault(
+                f"The package has no model '{name}'. It has: {', '.join(sorted(self._models))}."
+            )
         run = self._models[name].loader.run
 
         def call(tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
@@ -58,8 +69,8 @@ def _refuse_wider(isa: dict) -> None:
     missing = sorted(set(isa["flags"]) - cpu_flags())
     if missing:
         raise ArtifactError(
-            f"This package was built for {isa['name']}, and this CPU has no {', '.join(missing[:8])}: it would be stopped at its first such "
-            "instruction. Build it with a lower --cpu-isa."
+            f"This package was built for {isa['name']}, and this CPU has no {', '.join(missing[:8])}: it"
+            " would be stopped at its first such instruction. Build it with a lower --cpu-isa."
         )
 
 

@@ -13,29 +13,53 @@ from typing import Any
 from edgeexport.errors import UnknownName, UsageError
 from edgeexport.runtime.cpu_isa import cpu_flags
 
-FOLDERS = (Path(__file__).parents[2] / "boards", Path(sysconfig.get_path("data")) / "share" / "edgeexport" / "boards")
+FOLDERS = (
+    Path(__file__).parents[2] / "boards",
+    Path(sysconfig.get_path("data")) / "share" / "edgeexport" / "boards",
+)
 """Of a checkout, and of an installed package."""
 
 HOST = "host"
 """The machine that this runs on: its facts are read from it."""
 
-_TEXT, _COUNT, _TEXTS = {"type": "string", "minLength": 1}, {"type": "integer", "minimum": 1}, {"type": "array", "items": {"type": "string"}}
+_TEXT, _COUNT, _TEXTS = (
+    {"type": "string", "minLength": 1},
+    {"type": "integer", "minimum": 1},
+    {"type": "array", "items": {"type": "string"}},
+)
 
 
 def _table(required: dict[str, Any], **optional: Any) -> dict[str, Any]:
-    return {"type": "object", "required": list(required), "properties": {**required, **optional}, "additionalProperties": False}
+    return {
+        "type": "object",
+        "required": list(required),
+        "properties": {**required, **optional},
+        "additionalProperties": False,
+    }
 
 
 SCHEMA = _table(
     {
-        "summary": _TEXT, "arch": {"enum": ["aarch64", "x86_64"]}, "cores": _COUNT, "memory_bytes": _COUNT, "isa": _TEXTS, "libc": _TEXT,
+        "summary": _TEXT,
+        "arch": {"enum": ["aarch64", "x86_64"]},
+        "cores": _COUNT,
+        "memory_bytes": _COUNT,
+        "isa": _TEXTS,
+        "libc": _TEXT,
         "sources": {**_TEXTS, "minItems": 1},
         "runtime": _table({"targets": {**_TEXTS, "minItems": 1}, "backends": _TEXTS}, cpu_isa=_TEXT),
         "budgets": _table({"file_bytes": _COUNT, "planned_memory_bytes": _COUNT}),
     },
     reach=_table({"by": {"enum": ["ssh", "adb"]}}),
-    emulation=_table({"cpu": _TEXT, "cpuinfo": _table(dict.fromkeys(("implementer", "architecture", "variant", "part", "revision"), _TEXT))}),
-)  # fmt: skip
+    emulation=_table(
+        {
+            "cpu": _TEXT,
+            "cpuinfo": _table(
+                dict.fromkeys(("implementer", "architecture", "variant", "part", "revision"), _TEXT)
+            ),
+        }
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -48,7 +72,9 @@ class Emulation:
 
 @dataclass(frozen=True)
 class Board:
-    """A device: its CPU (`isa` in Linux' names), memory, runtime, and what a program on it may take. `cpu_isa` is the level that server packages are built for."""
+    """A device: its CPU (`isa` in Linux' names), memory, runtime, and what a program on it may
+    take. `cpu_isa` is the level that server packages are built for.
+    """
 
     name: str
     summary: str
@@ -69,7 +95,9 @@ class Board:
 
     @property
     def peak_limit_bytes(self) -> int:
-        """What a method may take at most: half of the memory, the rest is the system's and the app's."""
+        """What a method may take at most: half of the memory, the rest is the system's and the
+        app's.
+        """
         return self.memory_bytes // 2
 
 
@@ -79,7 +107,10 @@ def names() -> list[str]:
 
 
 def board(name: str) -> Board:
-    """A board by name, or a user's own as the path of a TOML file. Raises UnknownName; UsageError with the line of what is wrong in a file."""
+    """A board by name, or a user's own as the path of a TOML file.
+
+    Raises UnknownName; UsageError with the line of what is wrong in a file.
+    """
     if name == HOST:
         return _host()
     if name.endswith(".toml"):
@@ -97,10 +128,22 @@ def _host() -> Board:
     """This machine, which may use all of its memory."""
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return Board(
-        HOST, f"this machine: {platform.platform()}", platform.machine(), os.cpu_count() or 1, memory_bytes, tuple(sorted(cpu_flags())),
-        " ".join(platform.libc_ver()), ("/proc/cpuinfo and sysconf of this machine",), ("xnnpack", "aoti"), ("XnnpackBackend",), "native",
-        memory_bytes, memory_bytes, None, "",
-    )  # fmt: skip
+        HOST,
+        f"this machine: {platform.platform()}",
+        platform.machine(),
+        os.cpu_count() or 1,
+        memory_bytes,
+        tuple(sorted(cpu_flags())),
+        " ".join(platform.libc_ver()),
+        ("/proc/cpuinfo and sysconf of this machine",),
+        ("xnnpack", "aoti"),
+        ("XnnpackBackend",),
+        "native",
+        memory_bytes,
+        memory_bytes,
+        None,
+        "",
+    )
 
 
 def _read(path: Path) -> Board:
@@ -116,16 +159,34 @@ def _read(path: Path) -> Board:
         raise UsageError(f"{path}{_line(text, error)}: {error.message}.")
     emulation = facts.get("emulation")
     return Board(
-        path.stem, facts["summary"], facts["arch"], facts["cores"], facts["memory_bytes"], tuple(facts["isa"]), facts["libc"], tuple(facts["sources"]),
-        tuple(facts["runtime"]["targets"]), tuple(facts["runtime"]["backends"]), facts["runtime"].get("cpu_isa"), facts["budgets"]["file_bytes"], facts["budgets"]["planned_memory_bytes"],
-        emulation and Emulation(emulation["cpu"], _cpuinfo(facts["cores"], facts["isa"], emulation["cpuinfo"])),
+        path.stem,
+        facts["summary"],
+        facts["arch"],
+        facts["cores"],
+        facts["memory_bytes"],
+        tuple(facts["isa"]),
+        facts["libc"],
+        tuple(facts["sources"]),
+        tuple(facts["runtime"]["targets"]),
+        tuple(facts["runtime"]["backends"]),
+        facts["runtime"].get("cpu_isa"),
+        facts["budgets"]["file_bytes"],
+        facts["budgets"]["planned_memory_bytes"],
+        emulation
+        and Emulation(emulation["cpu"], _cpuinfo(facts["cores"], facts["isa"], emulation["cpuinfo"])),
         facts.get("reach", {}).get("by", ""),
-    )  # fmt: skip
+    )
 
 
 def _line(text: str, error) -> str:
-    """Where in the file an error of the schema is: at the key that is wrong, or in the table that lacks one."""
-    surplus = sorted(set(error.instance) - set(error.schema["properties"])) if error.validator == "additionalProperties" else []
+    """Where in the file an error of the schema is: at the key that is wrong, or in the table that
+    lacks one.
+    """
+    surplus = (
+        sorted(set(error.instance) - set(error.schema["properties"]))
+        if error.validator == "additionalProperties"
+        else []
+    )
     wanted = surplus[:1] or [str(part) for part in error.absolute_path if isinstance(part, str)][-1:]
     for number, line in enumerate(text.splitlines(), 1):
         if wanted and line.lstrip(" [").startswith(wanted[0]):
@@ -136,7 +197,8 @@ def _line(text: str, error) -> str:
 def _cpuinfo(cores: int, isa: list[str], cpu: dict[str, str]) -> str:
     """/proc/cpuinfo as Linux writes it for aarch64."""
     one = (
-        f"BogoMIPS\t: 108.00\nFeatures\t: {' '.join(isa)}\nCPU implementer\t: {cpu['implementer']}\nCPU architecture: {cpu['architecture']}\n"
-        f"CPU variant\t: {cpu['variant']}\nCPU part\t: {cpu['part']}\nCPU revision\t: {cpu['revision']}\n\n"
+        f"BogoMIPS\t: 108.00\nFeatures\t: {' '.join(isa)}\nCPU implementer\t: {cpu['implementer']}\nCPU"
+        f" architecture: {cpu['architecture']}\nCPU variant\t: {cpu['variant']}\nCPU part\t:"
+        f" {cpu['part']}\nCPU revision\t: {cpu['revision']}\n\n"
     )
     return "".join(f"processor\t: {core}\n{one}" for core in range(cores))

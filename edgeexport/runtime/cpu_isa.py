@@ -1,7 +1,8 @@
-"""Instruction set levels of x86-64 CPUs: what a server package may use, and whether this CPU has it.
+"""Instruction set levels of x86-64 CPUs: what a server package may use, and whether this CPU has
+it.
 
-Levels: x86-64 psABI, section "Micro-Architecture Levels" (gitlab.com/x86-psABIs/x86-64-ABI). Flags are named as Linux names
-them in /proc/cpuinfo.
+Levels: x86-64 psABI, section "Micro-Architecture Levels" (gitlab.com/x86-psABIs/x86-64-ABI). Flags
+are named as Linux names them in /proc/cpuinfo.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ NATIVE = "native"
 
 @dataclass(frozen=True)
 class CpuIsa:
-    """A level: what the compiler is told, the width of vectors (None: the widest here), and the CPU flags that it needs."""
+    """A level: what the compiler is told, the width of vectors (None: the widest here), and the CPU
+    flags that it needs.
+    """
 
     name: str
     vector_bits: int | None
@@ -31,19 +34,26 @@ LEVELS = {"x86-64-v3": CpuIsa("x86-64-v3", 256, _V3), "x86-64-v4": CpuIsa("x86-6
 
 
 def cpu_isa(name: str) -> CpuIsa:
-    """The level `name`; `native` is all that this CPU has. Raises UsageError for one that cannot be built here."""
+    """The level `name`; `native` is all that this CPU has.
+
+    Raises UsageError for one that cannot be built here.
+    """
     if name == NATIVE:
         return CpuIsa(NATIVE, None, tuple(sorted(cpu_flags())))
     if name in LEVELS:
         missing = sorted(set(LEVELS[name].flags) - cpu_flags())
         if missing:
-            raise UsageError(f"This CPU has no {', '.join(missing)}, so a package for {name} could not be checked here. Build for another --cpu-isa.")
+            raise UsageError(
+                f"This CPU has no {', '.join(missing)}, so a package for {name} could not be checked here."
+                " Build for another --cpu-isa."
+            )
         return LEVELS[name]
     known = ", ".join((*LEVELS, NATIVE))
     if name.startswith(("aarch64", "arm")):
         raise UsageError(
-            f"A package for {name} cannot be built on {platform.machine()}: AOTInductor compiles against this machine's libtorch, "
-            f"and the result could not be run and checked here. Build on an aarch64 machine with --cpu-isa native. Here: {known}."
+            f"A package for {name} cannot be built on {platform.machine()}: AOTInductor compiles against this"
+            " machine's libtorch, and the result could not be run and checked here. Build on an aarch64"
+            f" machine with --cpu-isa native. Here: {known}."
         )
     raise UsageError(f"There is no CPU instruction set level '{name}'. There are: {known}.")
 

@@ -21,15 +21,23 @@ class Engine:
     def __init__(self, artifact: Artifact, record_events: bool = False):
         """With `record_events` every operator is timed, which makes calls slower.
 
-        Raises RuntimeFault when the file does not load, UsageError for more than one data file, which these bindings do not take.
+        Raises RuntimeFault when the file does not load, UsageError for more than one data file,
+        which these bindings do not take.
         """
         from executorch.runtime import Runtime
 
         if len(artifact.data_paths) > 1:
-            raise UsageError(f"{artifact.program_path.name} has {len(artifact.data_paths)} data files, and Python's runtime takes one. Use the native runner.")
+            raise UsageError(
+                f"{artifact.program_path.name} has {len(artifact.data_paths)} data files, and Python's"
+                " runtime takes one. Use the native runner."
+            )
         _note_loaded()
         try:
-            self._program = Runtime.get().load_program(artifact.program_path, enable_etdump=record_events, data_path=next(iter(artifact.data_paths), None))
+            self._program = Runtime.get().load_program(
+                artifact.program_path,
+                enable_etdump=record_events,
+                data_path=next(iter(artifact.data_paths), None),
+            )
         except (RuntimeError, ValueError) as error:
             raise RuntimeFault(f"The runtime cannot load {artifact.program_path} ({error}).") from error
 
@@ -46,11 +54,14 @@ class Engine:
         from executorch.runtime import Runtime
 
         runtime = Runtime.get()
-        return frozenset(runtime.operator_registry.operator_names), frozenset(runtime.backend_registry.registered_backend_names)
+        return frozenset(runtime.operator_registry.operator_names), frozenset(
+            runtime.backend_registry.registered_backend_names
+        )
 
     def write_events(self, path: Path) -> None:
         """Write what was recorded so far, as an ETDump."""
-        # The second file is for the values of tensors, which are not recorded: nothing is written to it.
+        # The second file is for the values of tensors, which are not recorded: nothing is written
+        # to it.
         self._program.write_etdump_result_to_file(str(path), str(path.with_suffix(".values")))
 
     def threads(self) -> int:
@@ -64,10 +75,16 @@ class Engine:
 
 
 def set_threads(count: int) -> None:
-    """Set the runtime's threads, once: changing them after a method was loaded corrupts the heap. Raises UsageError."""
+    """Set the runtime's threads, once: changing them after a method was loaded corrupts the heap.
+
+    Raises UsageError.
+    """
     global _threads
     if _threads is not None and _threads != count:
-        raise UsageError(f"The runtime already runs with {_threads or 'its own number of'} threads: use a new process for {count}.")
+        raise UsageError(
+            f"The runtime already runs with {_threads or 'its own number of'} threads: use a new process for"
+            f" {count}."
+        )
     from executorch.extension.pybindings import portable_lib
 
     if _threads is None:

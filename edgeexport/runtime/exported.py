@@ -1,4 +1,6 @@
-"""Runs the ExportedPrograms that a server artifact keeps, with PyTorch itself: what phone and server are emitted from."""
+"""Runs the ExportedPrograms that a server artifact keeps, with PyTorch itself: what phone and
+server are emitted from.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +22,26 @@ class Engine:
         """Raises ArtifactError."""
         self._entries = artifact.methods
         names = {s["name"] for entry in artifact.methods.values() for s in entry["state"]}
-        self._programs = {name: lift_state(program, sorted(names)) for name, program in load_programs(artifact.path / PROGRAMS).items()}
+        self._programs = {
+            name: lift_state(program, sorted(names))
+            for name, program in load_programs(artifact.path / PROGRAMS).items()
+        }
 
     def method(self, name: str) -> Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]:
         """A method: it takes its inputs, then the state. Raises RuntimeFault."""
         if name not in self._programs:
-            raise RuntimeFault(f"There is no ExportedProgram of '{name}'. There are: {', '.join(sorted(self._programs))}.")
+            raise RuntimeFault(
+                f"There is no ExportedProgram of '{name}'. There are: {', '.join(sorted(self._programs))}."
+            )
         module = self._programs[name].module()
 
         def call(tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
             with torch.no_grad():
                 answer = module(*tensors)
             answers = answer if isinstance(answer, (tuple, list)) else (answer,)
-            return [t.contiguous() for t in answers]  # what every program promises; a capture keeps the strides of its views
+            return [
+                t.contiguous() for t in answers
+            ]  # what every program promises; a capture keeps the strides of its views
 
         return call
 

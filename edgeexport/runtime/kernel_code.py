@@ -1,9 +1,12 @@
-"""How much machine code the kernels of operators are: what can be reached from them in the kernel libraries of executorch's own package.
+"""How much machine code the kernels of operators are: what can be reached from them in the kernel
+libraries of executorch's own package.
 
-It is what a linker that drops functions nobody calls would keep of them, found in the linked libraries, because the package has no archives to
-link anew: functions from the unwind tables, what each calls or refers to from the disassembly, where each operator begins from the runtime's own
-registry. Kernels are those of this package: x86-64, every dtype. Constants and tables beside the code are not counted; functions that only pointers
-in memory lead to are, where the pointer lies in a table that the code refers to.
+It is what a linker that drops functions nobody calls would keep of them, found in the linked
+libraries, because the package has no archives to link anew: functions from the unwind tables, what
+each calls or refers to from the disassembly, where each operator begins from the runtime's own
+registry. Kernels are those of this package: x86-64, every dtype. Constants and tables beside the
+code are not counted; functions that only pointers in memory lead to are, where the pointer lies in
+a table that the code refers to.
 """
 
 from __future__ import annotations
@@ -34,9 +37,12 @@ _WORD_BYTES = 8
 
 
 def kernel_code_bytes(operators: Iterable[str], folder: Path) -> dict[str, int]:
-    """The code bytes of the kernels of `operators` by library of `folder`, of those that have any. Code that operators share counts once.
+    """The code bytes of the kernels of `operators` by library of `folder`, of those that have any.
 
-    Raises UsageError where there is no disassembler, or the libraries are not for x86-64, and RuntimeFault where a tool fails.
+    Code that operators share counts once.
+
+    Raises UsageError where there is no disassembler, or the libraries are not for x86-64, and
+    RuntimeFault where a tool fails.
     """
     known = _registered(folder)
     found = {}
@@ -77,7 +83,9 @@ class _Code:
         return sum(end - start for start, end in map(self._functions.__getitem__, seen))
 
     def _lines(self, program: str, *options: str) -> Iterator[str]:
-        """What one of the binutils says of the library, line by line: a disassembly is ten times as large as the code."""
+        """What one of the binutils says of the library, line by line: a disassembly is ten times as
+        large as the code.
+        """
         command = [tool(program, "binutils"), *options, str(self._path)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:
             yield from child.stdout
@@ -113,17 +121,27 @@ class _Code:
         return leads
 
     def _targets(self, instruction: str) -> list[int | None]:
-        """The functions that an instruction leads to: where it jumps, what it calls, and what it reads a pointer to or takes the place of."""
+        """The functions that an instruction leads to: where it jumps, what it calls, and what it
+        reads a pointer to or takes the place of.
+        """
         if refers := _DATA.search(instruction):
             address = int(refers[1], 16)
             if instruction.startswith("lea"):
                 return [self._at(address), *self._table(address)]
-            places = (address, address + _WORD_BYTES) if "%xmm" in instruction else (address,)  # two pointers are read as one vector
+            places = (
+                (address, address + _WORD_BYTES) if "%xmm" in instruction else (address,)
+            )  # two pointers are read as one vector
             read = [self._pointers[place] for place in places if place in self._pointers]
             return [function for pointer in read for function in (self._at(pointer), *self._table(pointer))]
         if called := _CALLED.search(instruction):
             name = called[2]
-            return [self._at(self._symbols.get(name.removesuffix("@plt"), -1) if name.endswith("@plt") else int(called[1], 16))]
+            return [
+                self._at(
+                    self._symbols.get(name.removesuffix("@plt"), -1)
+                    if name.endswith("@plt")
+                    else int(called[1], 16)
+                )
+            ]
         return []
 
     def _table(self, address: int) -> list[int | None]:
@@ -136,13 +154,24 @@ class _Code:
 
 
 def _registered(folder: Path) -> Mapping[str, Mapping[str, list[int]]]:
-    """Where each operator's kernels begin, by library. Asked of the runtime in a process of its own: what registers kernels cannot be unloaded."""
+    """Where each operator's kernels begin, by library.
+
+    Asked of the runtime in a process of its own: what registers kernels cannot be unloaded.
+    """
     if sys.platform != "linux" or not (folder / KERNELS[0]).is_file():
-        raise UsageError(f"The size of kernels is measured in executorch's package for Linux; {folder} has no {KERNELS[0]}.")
+        raise UsageError(
+            f"The size of kernels is measured in executorch's package for Linux; {folder} has no"
+            f" {KERNELS[0]}."
+        )
     machine = (folder / KERNELS[0]).read_bytes()[18]
     if machine != 0x3E:
-        raise UsageError("The size of kernels is measured in executorch's package for x86-64; this one is for another machine.")
-    done = subprocess.run([sys.executable, "-m", "edgeexport.runtime.kernel_code", str(folder)], capture_output=True, text=True)
+        raise UsageError(
+            "The size of kernels is measured in executorch's package for x86-64; this one is for another"
+            " machine."
+        )
+    done = subprocess.run(
+        [sys.executable, "-m", "edgeexport.runtime.kernel_code", str(folder)], capture_output=True, text=True
+    )
     if done.returncode != 0:
         raise RuntimeFault(f"The runtime's registry cannot be read: {done.stderr.strip()[-500:]}")
     return json.loads(done.stdout)
@@ -161,7 +190,9 @@ class _Span(ctypes.Structure):
 
 
 def _ask_registry(folder: Path) -> dict[str, dict[str, list[int]]]:
-    """Load the libraries here and read the registry; the places are relative to where each library is loaded."""
+    """Load the libraries here and read the registry; the places are relative to where each library
+    is loaded.
+    """
     core = [ctypes.CDLL(str(folder / name), ctypes.RTLD_GLOBAL) for name in CORE][0]
     present = [name for name in KERNELS if (folder / name).is_file()]
     for name in present:
@@ -179,7 +210,11 @@ def _ask_registry(folder: Path) -> dict[str, dict[str, list[int]]]:
 
 
 def _loaded_at(library: str) -> tuple[int, int]:
-    lines = [line.split()[0].split("-") for line in Path("/proc/self/maps").read_text().splitlines() if line.endswith(f"/{library}")]
+    lines = [
+        line.split()[0].split("-")
+        for line in Path("/proc/self/maps").read_text().splitlines()
+        if line.endswith(f"/{library}")
+    ]
     return min(int(begin, 16) for begin, _ in lines), max(int(end, 16) for _, end in lines)
 
 

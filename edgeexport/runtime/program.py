@@ -1,4 +1,6 @@
-"""Calls the methods of an artifact; shapes, dtypes and layout are checked before the runtime sees a tensor."""
+"""Calls the methods of an artifact; shapes, dtypes and layout are checked before the runtime sees a
+tensor.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 RUNTIMES = {".pte": ("executorch", "native"), ".pt2": ("aoti",)}
-"""The modules of this package that run a kind of program, by the file's suffix; the first is the default."""
+"""The modules of this package that run a kind of program, by the file's suffix; the first is the
+default.
+"""
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """What runs a program, written `MODULE`, `MODULE@BOARD` (the board is emulated) or `MODULE@BOARD=URL` (the board itself, at `ssh://..` or `adb:..`)."""
+    """What runs a program, written `MODULE`, `MODULE@BOARD` (the board is emulated) or
+    `MODULE@BOARD=URL` (the board itself, at `ssh://..` or `adb:..`).
+    """
 
     module: str
     board: str = ""
@@ -31,7 +37,9 @@ class Runtime:
 
     @classmethod
     def of(cls, text: str) -> Runtime:
-        module, board, at = re.fullmatch(r"([^@]*)(?:@(.*?)(?:=((?:ssh|adb):.*))?)?", text, re.DOTALL).groups(default="")
+        module, board, at = re.fullmatch(r"([^@]*)(?:@(.*?)(?:=((?:ssh|adb):.*))?)?", text, re.DOTALL).groups(
+            default=""
+        )
         return cls(module, board, at)
 
     def __str__(self) -> str:
@@ -48,7 +56,14 @@ class Program:
     `program["encode_image"](image)` or `program.call("encode_image", image)`.
     """
 
-    def __init__(self, artifact: Artifact, threads: int | None = None, runtime: str | None = None, board: str = "", methods: Sequence[str] = ()):
+    def __init__(
+        self,
+        artifact: Artifact,
+        threads: int | None = None,
+        runtime: str | None = None,
+        board: str = "",
+        methods: Sequence[str] = (),
+    ):
         self.artifact = artifact
         self.runtime = runtime_of(artifact, runtime)
         self.board = board
@@ -83,23 +98,35 @@ class Program:
         return self._methods[name]
 
     def call(self, name: str, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Run a method. Raises InputError for a tensor that the manifest does not allow, RuntimeFault from the runtime."""
+        """Run a method.
+
+        Raises InputError for a tensor that the manifest does not allow, RuntimeFault from the
+        runtime.
+        """
         return self[name](*tensors)
 
     def session(self) -> Program:
-        """The same loaded program with a state of its own (a key-value cache): another conversation, on the same weights.
+        """The same loaded program with a state of its own (a key-value cache): another
+        conversation, on the same weights.
 
-        Raises UsageError where the state is inside the program, as in a `.pte`: open the artifact again for another.
+        Raises UsageError where the state is inside the program, as in a `.pte`: open the artifact
+        again for another.
         """
         if self.state is None:
-            raise UsageError(f"{self.artifact.program_path.name} holds its state inside: open it again for another conversation.")
+            raise UsageError(
+                f"{self.artifact.program_path.name} holds its state inside: open it again for another"
+                " conversation."
+            )
         other = Program(self.artifact)
         other.engine = self.engine
         return other
 
     @cached_property
     def engine(self):
-        """The runtime that this kind of program needs, with the program loaded. Raises RuntimeFault when it does not load."""
+        """The runtime that this kind of program needs, with the program loaded.
+
+        Raises RuntimeFault when it does not load.
+        """
         where = (self.runtime.board, self.runtime.at) if self.runtime.board else ()
         return _module(self.runtime).Engine(self.artifact, *where)
 
@@ -109,7 +136,9 @@ class Program:
         return self.engine.new_state()
 
     def state_of(self, method: str) -> tuple[torch.Tensor, ...]:
-        """The part of the state that a method takes and writes, in its order; empty where the runtime holds it."""
+        """The part of the state that a method takes and writes, in its order; empty where the
+        runtime holds it.
+        """
         if self.state is None:
             return ()
         return tuple(self.state[s["name"]] for s in self.artifact.methods[method]["state"])
@@ -145,63 +174,97 @@ class ProgramMethod:
             raise RuntimeFault(f"'{self.name}' failed in the runtime ({error}).") from error
 
     def validate(self, tensors: Sequence[torch.Tensor]) -> None:
-        """Hold tensors against the manifest: count, dtype, rank, sizes, ranges of dynamic dimensions and of whole numbers, layout.
+        """Hold tensors against the manifest: count, dtype, rank, sizes, ranges of dynamic
+        dimensions and of whole numbers, layout.
 
         The runtime checks dtype, rank and the total of elements only; a channels_last tensor it
         accepts, and answers wrongly. Raises InputError.
         """
         if len(tensors) != len(self.inputs):
             names = ", ".join(i.name for i in self.inputs)
-            raise InputError(f"'{self.name}' takes {len(self.inputs)} tensors ({names}); {len(tensors)} were given.")
+            raise InputError(
+                f"'{self.name}' takes {len(self.inputs)} tensors ({names}); {len(tensors)} were given."
+            )
         sizes: dict[str, tuple[int, str]] = {}
         for spec, tensor in zip(self.inputs, tensors):
             where = f"'{spec.name}' of '{self.name}'"
             if not isinstance(tensor, torch.Tensor):
                 raise InputError(f"{where} must be a torch.Tensor, not {type(tensor).__name__}.")
             if tensor.dtype != getattr(torch, spec.dtype):
-                raise InputError(f"{where} must be {spec.dtype}, not {str(tensor.dtype).removeprefix('torch.')}: convert with .to(torch.{spec.dtype}).")
+                raise InputError(
+                    f"{where} must be {spec.dtype}, not {str(tensor.dtype).removeprefix('torch.')}: convert"
+                    f" with .to(torch.{spec.dtype})."
+                )
             if tensor.dim() != len(spec.shape):
-                raise InputError(f"{where} must have {len(spec.shape)} dimensions {list(spec.shape)}, not {list(tensor.shape)}.")
+                raise InputError(
+                    f"{where} must have {len(spec.shape)} dimensions {list(spec.shape)}, not"
+                    f" {list(tensor.shape)}."
+                )
             for axis, (wanted, size) in enumerate(zip(spec.shape, tensor.shape)):
                 self._validate_size(where, spec, axis, wanted, size, sizes)
             self._validate_values(where, spec, tensor, sizes)
             if not tensor.is_contiguous():
                 raise InputError(
-                    f"{where} must be contiguous; its strides are {list(tensor.stride())} (an image permuted from HWC is channels_last): "
-                    "call .contiguous() first. The runtime would accept it and answer wrongly."
+                    f"{where} must be contiguous; its strides are {list(tensor.stride())} (an image permuted"
+                    " from HWC is channels_last): call .contiguous() first. The runtime would accept it and"
+                    " answer wrongly."
                 )
 
     @staticmethod
     def _validate_values(where: str, spec, tensor: torch.Tensor, sizes: dict) -> None:
-        """Whole numbers are indices or labels: one outside its range reads other memory, or nonsense."""
+        """Whole numbers are indices or labels: one outside its range reads other memory, or
+        nonsense.
+        """
         if spec.range is None or tensor.is_floating_point() or not tensor.numel():
             return
         least, most = (int(v) for v in torch.aminmax(tensor))
         if spec.first_of in sizes and most <= spec.range[1] < most + sizes[spec.first_of][0] - 1:
-            raise InputError(f"{where} holds {most}, the first of {sizes[spec.first_of][0]} {spec.first_of}; the last may be at {spec.range[1]:g}.")
+            raise InputError(
+                f"{where} holds {most}, the first of {sizes[spec.first_of][0]} {spec.first_of}; the last may"
+                f" be at {spec.range[1]:g}."
+            )
         if least < spec.range[0] or most > spec.range[1]:
-            raise InputError(f"{where} holds {least if least < spec.range[0] else most}; it takes {spec.range[0]:g} to {spec.range[1]:g}.")
+            raise InputError(
+                f"{where} holds {least if least < spec.range[0] else most}; it takes {spec.range[0]:g} to"
+                f" {spec.range[1]:g}."
+            )
 
     def _validate_size(self, where: str, spec, axis: int, wanted, size: int, sizes: dict) -> None:
         if isinstance(wanted, int):
             if size != wanted:
-                raise InputError(f"{where} must have size {wanted} in dimension {axis}, not {size}; its shape is {list(spec.shape)}.")
+                raise InputError(
+                    f"{where} must have size {wanted} in dimension {axis}, not {size}; its shape is"
+                    f" {list(spec.shape)}."
+                )
             return
         dim = self.dims[wanted]
         if not dim.min <= size <= dim.max:
-            raise InputError(f"{where} has {wanted} = {size} in dimension {axis}; this program takes {dim.min} to {dim.max}.")
+            raise InputError(
+                f"{where} has {wanted} = {size} in dimension {axis}; this program takes {dim.min} to"
+                f" {dim.max}."
+            )
         seen = sizes.setdefault(wanted, (size, spec.name))
         if seen[0] != size:
-            raise InputError(f"{where} has {wanted} = {size}, but '{seen[1]}' has {seen[0]}: they must be equal.")
+            raise InputError(
+                f"{where} has {wanted} = {size}, but '{seen[1]}' has {seen[0]}: they must be equal."
+            )
 
 
-def open_program(path: str | Path, threads: int | None = None, runtime: str | None = None, board: str = "", methods: Sequence[str] = ()) -> Program:
-    """Open an artifact (its folder, an archive, or ARCHIVE/NAME) and verify its hashes; `threads` sets the runtime's thread pool, before anything is loaded.
+def open_program(
+    path: str | Path,
+    threads: int | None = None,
+    runtime: str | None = None,
+    board: str = "",
+    methods: Sequence[str] = (),
+) -> Program:
+    """Open an artifact (its folder, an archive, or ARCHIVE/NAME) and verify its hashes; `threads`
+    sets the runtime's thread pool, before anything is loaded.
 
-    `runtime` is one of RUNTIMES for its kind of program: `native` runs a `.pte` in a process of the C++ runtime, as an app does,
-    `native@BOARD` does so on an emulated board, `native@BOARD=URL` on the board itself. `board` is what its checks hold it against, `methods` those
-    that they run (default: all).
-    Raises ArtifactError, or UsageError when the thread count would change after a program was loaded.
+    `runtime` is one of RUNTIMES for its kind of program: `native` runs a `.pte` in a process of the
+    C++ runtime, as an app does, `native@BOARD` does so on an emulated board, `native@BOARD=URL` on
+    the board itself. `board` is what its checks hold it against, `methods` those that they run
+    (default: all). Raises ArtifactError, or UsageError when the thread count would change after a
+    program was loaded.
     """
     return Program(open_artifact(path), threads, runtime, board, methods)
 
@@ -211,12 +274,17 @@ def runtime_of(artifact: Artifact, wanted: str | None) -> Runtime:
     known = RUNTIMES[artifact.program_path.suffix]
     runtime = Runtime.of(wanted or known[0])
     if runtime.module not in known or (runtime.board and runtime.module != "native"):
-        raise UsageError(f"{artifact.program_path.name} does not run with '{wanted}'. It runs with: {', '.join(known)}.")
+        raise UsageError(
+            f"{artifact.program_path.name} does not run with '{wanted}'. It runs with: {', '.join(known)}."
+        )
     return runtime
 
 
 def ready(artifact: Artifact, wanted: str | None) -> Runtime:
-    """`runtime_of`, with what the runtime needs here, or on the device, made ready. Raises UsageError for what is missing, RuntimeFault from a device."""
+    """`runtime_of`, with what the runtime needs here, or on the device, made ready.
+
+    Raises UsageError for what is missing, RuntimeFault from a device.
+    """
     runtime = runtime_of(artifact, wanted)
     if runtime.module == "native":
         _module(runtime).make_ready(artifact, runtime.board, runtime.at)

@@ -1,4 +1,6 @@
-"""Programs for download: small `.pte` files, their weights apart in `.ptd` files that they share, and a manifest with the size and hash of each."""
+"""Programs for download: small `.pte` files, their weights apart in `.ptd` files that they share,
+and a manifest with the size and hash of each.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ DELIVERY = Kind("a delivery", MANIFEST)
 RUNTIME = "ExecuTorch"
 
 SHARED_LEAST_BYTES = 65536
-"""Weights of fewer bytes that programs have in common get no file of their own: another download would cost more."""
+"""Weights of fewer bytes that programs have in common get no file of their own: another download
+would cost more.
+"""
 
 
 @dataclass(frozen=True)
@@ -44,13 +48,17 @@ def deliver(
     force: bool = False,
     progress: Progress | None = None,
 ) -> Delivery:
-    """Write the programs of `artifacts` (paths, or NAME=PATH) into the folder `out`, as files to download.
+    """Write the programs of `artifacts` (paths, or NAME=PATH) into the folder `out`, as files to
+    download.
 
-    Weights go into data files, one for each set of programs that share them, named by their content: what is in one is never downloaded twice,
-    and a new version of a program brings only what changed. With `whole` each program keeps its weights, for a runtime that takes no data files.
-    Every program was loaded from the files as they are delivered, and answers what it answered whole, to the last bit.
+    Weights go into data files, one for each set of programs that share them, named by their
+    content: what is in one is never downloaded twice, and a new version of a program brings only
+    what changed. With `whole` each program keeps its weights, for a runtime that takes no data
+    files. Every program was loaded from the files as they are delivered, and answers what it
+    answered whole, to the last bit.
 
-    Raises UsageError and its kin for what no app should have, RuntimeFault when an answer differs; nothing half-written is left.
+    Raises UsageError and its kin for what no app should have, RuntimeFault when an answer differs;
+    nothing half-written is left.
     """
     from edgeexport.ship.mobile import refuse_inside, refuse_unready
 
@@ -74,14 +82,26 @@ def deliver(
 
 
 def open_delivery(path: str | Path) -> Delivery:
-    """Read and verify a delivery. Raises ArtifactError when it is none, is damaged, or has a changed file."""
+    """Read and verify a delivery.
+
+    Raises ArtifactError when it is none, is damaged, or has a changed file.
+    """
     folder = Path(path)
     if not (folder / MANIFEST).is_file():
-        raise ArtifactError(f"{path} is not a delivery: it has no {MANIFEST}. Give the folder that `edgeexport deliver` wrote.")
+        raise ArtifactError(
+            f"{path} is not a delivery: it has no {MANIFEST}. Give the folder that `edgeexport deliver`"
+            " wrote."
+        )
     manifest = validated_json.read(folder / MANIFEST, "delivery")
-    changed = [name for name, facts in manifest["files"].items() if not (folder / name).is_file() or record(folder / name) != facts]
+    changed = [
+        name
+        for name, facts in manifest["files"].items()
+        if not (folder / name).is_file() or record(folder / name) != facts
+    ]
     if changed:
-        raise ArtifactError(f"{path} is damaged: {', '.join(changed)} is missing or was changed. Copy it again.")
+        raise ArtifactError(
+            f"{path} is damaged: {', '.join(changed)} is missing or was changed. Copy it again."
+        )
     return Delivery(folder, manifest)
 
 
@@ -93,10 +113,17 @@ def _opened(artifacts: Sequence[str | Path]) -> dict[str, Artifact]:
         named = given and not Path(text).exists()  # a folder may have such a name
         artifact = open_artifact(path if named else text, ".pte")
         name = name if named else artifact.manifest["model"]["name"]
-        if not name or not all(c.isascii() and (c.isalnum() or c in "._-") for c in name) or name.startswith("."):
+        if (
+            not name
+            or not all(c.isascii() and (c.isalnum() or c in "._-") for c in name)
+            or name.startswith(".")
+        ):
             raise UsageError(f"'{name}' is no name for a file to download: write letters, digits, . _ and -.")
         if name in opened:
-            raise UsageError(f"Two programs would be called {name}. Name them apart: {name}={opened[name].name} OTHER={artifact.name}.")
+            raise UsageError(
+                f"Two programs would be called {name}. Name them apart: {name}={opened[name].name}"
+                f" OTHER={artifact.name}."
+            )
         opened[name] = artifact
     if not opened:
         raise UsageError("Give at least one artifact.")
@@ -104,11 +131,16 @@ def _opened(artifacts: Sequence[str | Path]) -> dict[str, Artifact]:
 
 
 def _copied(opened: Mapping[str, Artifact], folder: Path) -> dict[str, tuple[Path, ...]]:
-    return {name: (Path(shutil.copyfile(artifact.program_path, folder / f"{name}.pte")),) for name, artifact in opened.items()}
+    return {
+        name: (Path(shutil.copyfile(artifact.program_path, folder / f"{name}.pte")),)
+        for name, artifact in opened.items()
+    }
 
 
 def _split(opened: Mapping[str, Artifact], folder: Path) -> dict[str, tuple[Path, ...]]:
-    """Write programs without weights, and a data file for each set of programs that share some; the files of each, the program first."""
+    """Write programs without weights, and a data file for each set of programs that share some; the
+    files of each, the program first.
+    """
     from edgeexport.artifact.detached_weights import take_weights
     from edgeexport.artifact.pte_segments import ProgramFile, write_data_file
 
@@ -117,7 +149,10 @@ def _split(opened: Mapping[str, Artifact], folder: Path) -> dict[str, tuple[Path
     for name, artifact in opened.items():
         file = ProgramFile.read(artifact.program_path)
         if file is None:
-            raise UsageError(f"{artifact.name}'s program has its weights inside the flatbuffer, where they cannot be taken from. Give --whole.")
+            raise UsageError(
+                f"{artifact.name}'s program has its weights inside the flatbuffer, where they cannot be taken"
+                " from. Give --whole."
+            )
         taken[name] = take_weights(file)
         parts[name] = [folder / f"{name}.pte"]
         file.write(parts[name][0])
@@ -131,8 +166,12 @@ def _split(opened: Mapping[str, Artifact], folder: Path) -> dict[str, tuple[Path
 
 
 def _groups(taken: Mapping[str, Mapping[str, Weight]]) -> dict[tuple[str, ...], dict[str, Weight]]:
-    """The weights of programs, by the names of the programs that are to share a file of them; each program has each of its weights in one file."""
-    users: dict[str, set[str]] = defaultdict(set)  # by content: another name for the same bytes is in the same file
+    """The weights of programs, by the names of the programs that are to share a file of them; each
+    program has each of its weights in one file.
+    """
+    users: dict[str, set[str]] = defaultdict(
+        set
+    )  # by content: another name for the same bytes is in the same file
     sizes: dict[str, int] = {}
     for name, weights in taken.items():
         for weight in weights.values():
@@ -151,7 +190,9 @@ def _groups(taken: Mapping[str, Mapping[str, Weight]]) -> dict[tuple[str, ...], 
 
 
 def _homes(names: tuple[str, ...], large: Sequence[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
-    """The groups that a weight of the programs `names` goes to, each of them in one: theirs if it is `large`, else large ones that are among them, and files of their own."""
+    """The groups that a weight of the programs `names` goes to, each of them in one: theirs if it
+    is `large`, else large ones that are among them, and files of their own.
+    """
     left = set(names)
     for group in [names] * (names in large) + [*large]:
         if left.issuperset(group):
@@ -161,7 +202,9 @@ def _homes(names: tuple[str, ...], large: Sequence[tuple[str, ...]]) -> Iterator
 
 
 def _verify(artifact: Artifact, parts: tuple[Path, ...]) -> int:
-    """Call each method at its least and its greatest case, whole and from `parts`; how many calls were equal, to the last bit. Raises RuntimeFault."""
+    """Call each method at its least and its greatest case, whole and from `parts`; how many calls
+    were equal, to the last bit. Raises RuntimeFault.
+    """
     import torch
 
     from edgeexport.runtime.program import Program
@@ -176,12 +219,17 @@ def _verify(artifact: Artifact, parts: tuple[Path, ...]) -> int:
         for case in (cases[0], cases[-1])[: len(cases)]:
             ours, theirs = (answer(each, name, case, golden) for each in (apart, together))
             if not all(map(torch.equal, ours, theirs)):
-                raise RuntimeFault(f"'{name}' of {artifact.name} answers differently with its weights apart ({case_label(case)}). Nothing was written; give --whole.")
+                raise RuntimeFault(
+                    f"'{name}' of {artifact.name} answers differently with its weights apart"
+                    f" ({case_label(case)}). Nothing was written; give --whole."
+                )
             calls += 1
     return calls
 
 
-def _entry(artifact: Artifact, parts: tuple[Path, ...], calls: int, folder: Path, name: str) -> dict[str, Any]:
+def _entry(
+    artifact: Artifact, parts: tuple[Path, ...], calls: int, folder: Path, name: str
+) -> dict[str, Any]:
     """What the manifest says of a program."""
     manifest = artifact.manifest
     files = {"program": parts[0].name, "data": [path.name for path in parts[1:]], "tokenizer": None}
@@ -191,23 +239,38 @@ def _entry(artifact: Artifact, parts: tuple[Path, ...], calls: int, folder: Path
         shutil.copyfile(artifact.path / tokenizer, folder / files["tokenizer"])
     needed = [files["program"], *files["data"], *([files["tokenizer"]] if files["tokenizer"] else [])]
     return {
-        **files, "size_bytes": sum((folder / file).stat().st_size for file in needed), "model": manifest["model"]["name"], "target": manifest["target"],
-        "precision": manifest["precision"], "licence": manifest["model"]["source"]["licence"],
+        **files,
+        "size_bytes": sum((folder / file).stat().st_size for file in needed),
+        "model": manifest["model"]["name"],
+        "target": manifest["target"],
+        "precision": manifest["precision"],
+        "licence": manifest["model"]["source"]["licence"],
         "weights": {"source": manifest["weights"]["source"], "sha256": manifest["weights"]["sha256"]},
-        "made_of": {"program": manifest["program"], **manifest["files"][manifest["program"]]}, "equal_calls": calls,
-        "versions": {package: manifest["versions"][package] for package in ("edgeexport", "executorch", "torch")},
-    }  # fmt: skip
+        "made_of": {"program": manifest["program"], **manifest["files"][manifest["program"]]},
+        "equal_calls": calls,
+        "versions": {
+            package: manifest["versions"][package] for package in ("edgeexport", "executorch", "torch")
+        },
+    }
 
 
 def _write_notice(artifacts: Iterable[Artifact], folder: Path) -> None:
     from edgeexport.ship.mobile.notice import notice
 
-    texts = [notice(artifact.manifest, f"{RUNTIME} {artifact.manifest['versions']['executorch']}") for artifact in artifacts]
+    texts = [
+        notice(artifact.manifest, f"{RUNTIME} {artifact.manifest['versions']['executorch']}")
+        for artifact in artifacts
+    ]
     (folder / NOTICE).write_text(f"\n\n{'=' * 72}\n\n".join(texts), encoding="utf-8")
 
 
 def _manifest(programs: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Write MANIFEST: nothing in it depends on when or where it was written."""
-    manifest = {"format": 1, "kind": "delivery", "programs": programs, "files": {file.name: record(file) for file in sorted(folder.iterdir())}}
+    manifest = {
+        "format": 1,
+        "kind": "delivery",
+        "programs": programs,
+        "files": {file.name: record(file) for file in sorted(folder.iterdir())},
+    }
     validated_json.write(folder / MANIFEST, manifest, "delivery")
     return manifest

@@ -1,4 +1,6 @@
-"""What one version of a delivery, a package or an artifact needs of another: the bytes to download for who has the old one."""
+"""What one version of a delivery, a package or an artifact needs of another: the bytes to download
+for who has the old one.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,12 @@ WEIGHTS = (".pte", ".ptd")
 
 @dataclass(frozen=True)
 class FileDelta:
-    """A file of the new version. `download_bytes` is 0 where the old one has it, under whatever name.
+    """A file of the new version.
 
-    `known_bytes` of a file with weights that is to be downloaded are those of weights that the old version has already, in any file.
+    `download_bytes` is 0 where the old one has it, under whatever name.
+
+    `known_bytes` of a file with weights that is to be downloaded are those of weights that the old
+    version has already, in any file.
     """
 
     name: str
@@ -34,7 +39,9 @@ class FileDelta:
 
 @dataclass(frozen=True)
 class Delta:
-    """From `old` to `new`; `gone` are files of the old version whose content the new one has nowhere."""
+    """From `old` to `new`; `gone` are files of the old version whose content the new one has
+    nowhere.
+    """
 
     old: str
     new: str
@@ -56,7 +63,9 @@ class Delta:
 
 @dataclass(frozen=True)
 class _Version:
-    """A folder of a known kind with the files that an app has of it, as its record says; one of an archive is there as long as its `artifact`."""
+    """A folder of a known kind with the files that an app has of it, as its record says; one of an
+    archive is there as long as its `artifact`.
+    """
 
     kind: str
     folder: Path
@@ -73,7 +82,8 @@ class _Version:
 
 
 def delta(old: str | Path, new: str | Path) -> Delta:
-    """What who has `old` downloads for `new`: two deliveries, two packages for one platform, or two artifacts.
+    """What who has `old` downloads for `new`: two deliveries, two packages for one platform, or two
+    artifacts.
 
     Raises UsageError for two of different kinds, ArtifactError for what is neither, or is damaged.
     """
@@ -84,7 +94,12 @@ def delta(old: str | Path, new: str | Path) -> Delta:
     has = {facts["sha256"] for facts in after.files.values()}
     weights = before.weights()
     files = tuple(_file(after, name, had, weights) for name in sorted(after.files))
-    return Delta(str(old), str(new), files, tuple(sorted(name for name, facts in before.files.items() if facts["sha256"] not in has)))
+    return Delta(
+        str(old),
+        str(new),
+        files,
+        tuple(sorted(name for name, facts in before.files.items() if facts["sha256"] not in has)),
+    )
 
 
 def _file(version: _Version, name: str, had: set[str], weights: Mapping[str, int]) -> FileDelta:
@@ -92,7 +107,12 @@ def _file(version: _Version, name: str, had: set[str], weights: Mapping[str, int
     if facts["sha256"] in had:
         return FileDelta(name, facts["size_bytes"], 0, 0)
     mine = read_weights(version.folder / name) if Path(name).suffix in WEIGHTS else {}
-    return FileDelta(name, facts["size_bytes"], facts["size_bytes"], sum(size for sha256, size in mine.items() if sha256 in weights))
+    return FileDelta(
+        name,
+        facts["size_bytes"],
+        facts["size_bytes"],
+        sum(size for sha256, size in mine.items() if sha256 in weights),
+    )
 
 
 def _version(folder: Path) -> _Version:
@@ -112,8 +132,17 @@ def _package(folder: Path) -> _Version:
         platform, files = facts["platform"], facts["files"]
         changed = damaged(folder)
     except (KeyError, TypeError, ValueError) as error:
-        raise ArtifactError(f"{folder / RECORD} is damaged ({type(error).__name__}: {error}). Package the artifact again.") from error
+        raise ArtifactError(
+            f"{folder / RECORD} is damaged ({type(error).__name__}: {error}). Package the artifact again."
+        ) from error
     if changed:
-        raise ArtifactError(f"{folder} is not as it was written: {', '.join(changed[:5])}. A delta is told of whole packages: package the artifact again.")
+        raise ArtifactError(
+            f"{folder} is not as it was written: {', '.join(changed[:5])}. A delta is told of whole packages:"
+            " package the artifact again."
+        )
     tests = importlib.import_module(f"edgeexport.ship.mobile.platforms.{platform}").GOLDEN
-    return _Version(f"a package for {platform}", folder, {name: file for name, file in files.items() if tests not in Path(name).parents})
+    return _Version(
+        f"a package for {platform}",
+        folder,
+        {name: file for name, file in files.items() if tests not in Path(name).parents},
+    )

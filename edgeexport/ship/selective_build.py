@@ -1,4 +1,6 @@
-"""What programs need of a runtime: operators, dtypes and backends; as the YAML of ExecuTorch's selective build, in bytes, and held against a library."""
+"""What programs need of a runtime: operators, dtypes and backends; as the YAML of ExecuTorch's
+selective build, in bytes, and held against a library.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,11 @@ ANY_KERNEL = "default"
 
 @dataclass(frozen=True)
 class Operator:
-    """An operator that is called outside the delegates: how often in the instructions, from which methods, with tensors of which dtypes.
+    """An operator that is called outside the delegates: how often in the instructions, from which
+    methods, with tensors of which dtypes.
 
-    `kernel_keys` are the dtypes and dimension orders of each call's tensors, as ExecuTorch's registry writes them.
+    `kernel_keys` are the dtypes and dimension orders of each call's tensors, as ExecuTorch's
+    registry writes them.
     """
 
     name: str
@@ -52,7 +56,10 @@ class Needs:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the libraries for one architecture lack. Presence by name is all that was asked: not dtypes, and not whether versions fit."""
+    """What the libraries for one architecture lack.
+
+    Presence by name is all that was asked: not dtypes, and not whether versions fit.
+    """
 
     machine: str
     libraries: tuple[str, ...]
@@ -62,11 +69,14 @@ class Verdict:
 
 @dataclass(frozen=True)
 class RuntimeSize:
-    """What a selective build's runtime would take on x86-64, from executorch's own package: an estimate, put together from what was measured.
+    """What a selective build's runtime would take on x86-64, from executorch's own package: an
+    estimate, put together from what was measured.
 
-    `library_bytes` are the files that go in as they are: the core, the thread pool, the backends. `kernel_code_bytes` is the code of the operators'
-    kernels out of the kernel libraries, by library; `kernel_library_bytes` what these take with every operator. A build for dtypes too, with -Os or
-    for another CPU is smaller or larger; constants beside the kernels' code are not in it.
+    `library_bytes` are the files that go in as they are: the core, the thread pool, the backends.
+    `kernel_code_bytes` is the code of the operators' kernels out of the kernel libraries, by
+    library; `kernel_library_bytes` what these take with every operator. A build for dtypes too,
+    with -Os or for another CPU is smaller or larger; constants beside the kernels' code are not in
+    it.
     """
 
     library_bytes: dict[str, int]
@@ -85,7 +95,10 @@ class RuntimeSize:
 
 
 def needs(paths: Iterable[Path]) -> Needs:
-    """What the programs at `paths` need: artifacts, archives of them, or `.pte` files. Raises ArtifactError, and UsageError for one that is no `.pte`."""
+    """What the programs at `paths` need: artifacts, archives of them, or `.pte` files.
+
+    Raises ArtifactError, and UsageError for one that is no `.pte`.
+    """
     names, backends = [], set()
     calls: dict[str, int] = defaultdict(int)
     methods: dict[str, set[str]] = defaultdict(set)
@@ -100,7 +113,12 @@ def needs(paths: Iterable[Path]) -> Needs:
                 methods[name].add(method.name)
         for name, found in _kernel_keys(program).items():
             keys[name] |= set(found)
-    operators = (Operator(name, calls[name], tuple(sorted(methods[name])), _dtypes(keys[name]), tuple(sorted(keys[name]))) for name in sorted(calls))
+    operators = (
+        Operator(
+            name, calls[name], tuple(sorted(methods[name])), _dtypes(keys[name]), tuple(sorted(keys[name]))
+        )
+        for name in sorted(calls)
+    )
     return Needs(tuple(names), tuple(operators), tuple(sorted(backends)))
 
 
@@ -129,12 +147,22 @@ def _dtypes(keys: Iterable[str]) -> tuple[str, ...]:
     from executorch.exir.scalar_type import ScalarType
     from executorch.exir.tensor import get_scalar_type
 
-    numbers = {int(tensor.partition(";")[0]) for key in keys if "/" in key for tensor in key.partition("/")[2].split("|") if tensor}
-    return tuple(sorted(str(get_scalar_type(ScalarType(number))).removeprefix("torch.") for number in numbers))
+    numbers = {
+        int(tensor.partition(";")[0])
+        for key in keys
+        if "/" in key
+        for tensor in key.partition("/")[2].split("|")
+        if tensor
+    }
+    return tuple(
+        sorted(str(get_scalar_type(ScalarType(number))).removeprefix("torch.") for number in numbers)
+    )
 
 
 def write_yaml(wanted: Needs, path: Path, force: bool = False) -> None:
-    """Write `selected_operators.yaml`, what ExecuTorch's code generators take, with the backends in a comment. Raises ArtifactError where it may not be written."""
+    """Write `selected_operators.yaml`, what ExecuTorch's code generators take, with the backends in
+    a comment. Raises ArtifactError where it may not be written.
+    """
     from executorch.codegen.tools.gen_oplist import _dump_yaml
 
     if path.exists() and not force:
@@ -145,7 +173,10 @@ def write_yaml(wanted: Needs, path: Path, force: bool = False) -> None:
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
             made = Path(folder) / path.name
             _dump_yaml(names, made, ", ".join(wanted.programs), keys)
-            comment = f"# Of {', '.join(wanted.programs)}, by edgeexport. Backends, which are chosen apart: {', '.join(wanted.backends) or 'none'}.\n"
+            comment = (
+                f"# Of {', '.join(wanted.programs)}, by edgeexport. Backends, which are chosen apart:"
+                f" {', '.join(wanted.backends) or 'none'}.\n"
+            )
             made.write_text(comment + made.read_text(encoding="utf-8"), encoding="utf-8")
             os.replace(made, path)
     except OSError as error:
@@ -153,29 +184,48 @@ def write_yaml(wanted: Needs, path: Path, force: bool = False) -> None:
 
 
 def hold(wanted: Needs, runtime: Path) -> tuple[Verdict, ...]:
-    """Whether the runtime library at `runtime` (or each architecture's in an archive) has every name that is needed. Raises UsageError."""
-    return tuple(_verdict(wanted.names, machine, libraries) for machine, libraries in sorted(read_libraries(runtime).items()))
+    """Whether the runtime library at `runtime` (or each architecture's in an archive) has every
+    name that is needed. Raises UsageError.
+    """
+    return tuple(
+        _verdict(wanted.names, machine, libraries)
+        for machine, libraries in sorted(read_libraries(runtime).items())
+    )
 
 
 def _verdict(names: Sequence[str], machine: str, libraries: Sequence) -> Verdict:
     found = {name for library in libraries for name in library.names(names)}
     missing = tuple(name for name in names if name not in found)
-    return Verdict(machine, tuple(library.name for library in libraries), sum(library.size_bytes for library in libraries), missing)
+    return Verdict(
+        machine,
+        tuple(library.name for library in libraries),
+        sum(library.size_bytes for library in libraries),
+        missing,
+    )
 
 
 def runtime_size(wanted: Needs) -> RuntimeSize:
-    """Measure what a runtime with what is `wanted` would take. Raises UsageError where it cannot be measured, or the package lacks something that is needed."""
+    """Measure what a runtime with what is `wanted` would take.
+
+    Raises UsageError where it cannot be measured, or the package lacks something that is needed.
+    """
     import executorch
 
     folder = Path(executorch.__path__[0]) / "lib"
     kernels = kernel_code_bytes((operator.name for operator in wanted.operators), folder)
     libraries = [library for found in read_libraries(folder).values() for library in found]
     files = {Path(library.name).name: library for library in libraries}
-    holders = {name: [file for file, library in files.items() if library.names([name])] for name in wanted.names}
+    holders = {
+        name: [file for file, library in files.items() if library.names([name])] for name in wanted.names
+    }
     lacking = [name for name, found in holders.items() if not found]
     if lacking:
-        raise UsageError(f"The size cannot be measured: executorch's package here has no {', '.join(lacking)}.")
+        raise UsageError(
+            f"The size cannot be measured: executorch's package here has no {', '.join(lacking)}."
+        )
     whole = {*CORE, *(file for name in wanted.backends for file in holders[name])} - set(KERNELS)
     return RuntimeSize(
-        {file: files[file].size_bytes for file in sorted(whole)}, kernels, {file: files[file].size_bytes for file in sorted(kernels)}
-    )  # fmt: skip
+        {file: files[file].size_bytes for file in sorted(whole)},
+        kernels,
+        {file: files[file].size_bytes for file in sorted(kernels)},
+    )

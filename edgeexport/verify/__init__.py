@@ -1,1 +1,3 @@
-"""What is known of an emitted file: checks, parity, latency, profiles, and the report about them."""
+"""What is known of an emitted file: checks, parity, latency, profiles, and the report about
+them.
+"""

@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     import torch
 
 FLOOR = 1e-5
-"""Absolute error below which two float32 answers count as equal: an output of one element has no range to be relative to."""
+"""Absolute error below which two float32 answers count as equal: an output of one element has no
+range to be relative to.
+"""
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,10 @@ class Comparison:
 
     @classmethod
     def of(cls, got: torch.Tensor, want: torch.Tensor) -> Comparison:
-        """Statistics over all elements, in float64. Shapes must be equal; NaN anywhere gives NaN, which passes nothing."""
+        """Statistics over all elements, in float64.
+
+        Shapes must be equal; NaN anywhere gives NaN, which passes nothing.
+        """
         if got.shape != want.shape:
             raise ValueError(f"shapes differ: {tuple(got.shape)} and {tuple(want.shape)}")
         got, want = got.double(), want.double()
@@ -32,7 +37,9 @@ class Comparison:
         span = max(float(want.max() - want.min()), float(want.abs().max()))
         relative = max_abs / span if span else (0.0 if max_abs == 0.0 else math.inf)
         power = float(noise.square().sum())
-        sqnr = math.inf if power == 0.0 else 10.0 * math.log10(max(float(want.square().sum()), 1e-300) / power)
+        sqnr = (
+            math.inf if power == 0.0 else 10.0 * math.log10(max(float(want.square().sum()), 1e-300) / power)
+        )
         return cls(max_abs, relative, math.nan if math.isnan(max_abs) else sqnr)
 
     def within(self, max_abs_relative: float, min_sqnr_db: float) -> bool:

@@ -16,7 +16,10 @@ def small():
     from transformers import BlipConfig, BlipForConditionalGeneration
 
     size = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
-    settings = BlipConfig(text_config=size | {"vocab_size": 500, "bos_token_id": 1, "sep_token_id": 2}, vision_config=size | {"image_size": 32, "patch_size": 8})
+    settings = BlipConfig(
+        text_config=size | {"vocab_size": 500, "bos_token_id": 1, "sep_token_id": 2},
+        vision_config=size | {"image_size": 32, "patch_size": 8},
+    )
     loaded = BlipForConditionalGeneration(settings)
     randomize(loaded, 0)
     return loaded.eval().requires_grad_(False)
@@ -38,9 +41,14 @@ def test_prompt_and_steps_say_what_transformers_says_to_the_whole_text(small):
 
 def test_checkpoints_without_the_tied_head_or_with_old_buffers_fit(small):
     state = dict(small.state_dict())
-    old = {k: v for k, v in state.items() if ".predictions.decoder." not in k} | {"text_decoder.bert.embeddings.position_ids": torch.arange(3)}
+    old = {k: v for k, v in state.items() if ".predictions.decoder." not in k} | {
+        "text_decoder.bert.embeddings.position_ids": torch.arange(3)
+    }
     assert set(blip.with_head(old)) == set(state)
-    assert torch.equal(blip.with_head(old)["text_decoder.cls.predictions.decoder.weight"], state["text_decoder.bert.embeddings.word_embeddings.weight"])
+    assert torch.equal(
+        blip.with_head(old)["text_decoder.cls.predictions.decoder.weight"],
+        state["text_decoder.bert.embeddings.word_embeddings.weight"],
+    )
 
 
 def test_released_models_have_twelve_text_heads():

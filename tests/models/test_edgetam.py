@@ -1,4 +1,6 @@
-"""EdgeTAM: our encoder says what transformers says; what fails without our configuration is shown."""
+"""EdgeTAM: our encoder says what transformers says; what fails without our configuration is
+shown.
+"""
 
 import pytest
 import torch
@@ -38,7 +40,9 @@ def test_random_weights_let_the_image_through(loaded):
 
 
 def test_transformers_own_configuration_names_another_backbone():
-    """Why edgetam.config() names it: the default misspells `architecture`, and falls back to a ResNet with other widths."""
+    """Why edgetam.config() names it: the default misspells `architecture`, and falls back to a
+    ResNet with other widths.
+    """
     from transformers import EdgeTamConfig, EdgeTamModel
 
     default = EdgeTamConfig()
@@ -51,7 +55,9 @@ def test_transformers_own_configuration_names_another_backbone():
 
 def test_without_timm_the_extra_is_named(monkeypatch):
     find = edgetam.importlib.util.find_spec
-    monkeypatch.setattr(edgetam.importlib.util, "find_spec", lambda name, *rest: None if name == "timm" else find(name, *rest))
+    monkeypatch.setattr(
+        edgetam.importlib.util, "find_spec", lambda name, *rest: None if name == "timm" else find(name, *rest)
+    )
     with pytest.raises(UsageError, match=r"pip install 'edgeexport\[edgetam\]'"):
         edgetam.load(Weights("random"))
 
@@ -63,7 +69,10 @@ def test_pretrained_weights_offline_and_a_checkpoint_with_video_memory(tmp_path,
     with pytest.raises(WeightsError, match="yonigozlan/EdgeTAM-hf cannot be had.*--weights random"):
         edgetam.load(Weights())
     state = {k: v.clone() for k, v in loaded.state_dict().items()}
-    save_file(state | {"memory_attention.x": torch.zeros(1), "spatial_perceiver.y": torch.zeros(1)}, tmp_path / "edgetam.safetensors")
+    save_file(
+        state | {"memory_attention.x": torch.zeros(1), "spatial_perceiver.y": torch.zeros(1)},
+        tmp_path / "edgetam.safetensors",
+    )
     again, weights = edgetam.load(Weights("checkpoint", path=str(tmp_path / "edgetam.safetensors")))
     assert weights.sha256 and all(torch.equal(v, state[k]) for k, v in again.state_dict().items())
     save_file({k: v for k, v in state.items() if "backbone" not in k}, tmp_path / "half.safetensors")

@@ -1,4 +1,7 @@
-"""MViT: what stock lowering does to it, and what the recipe makes of it. A small one of torchvision's own class."""
+"""MViT: what stock lowering does to it, and what the recipe makes of it.
+
+A small one of torchvision's own class.
+"""
 
 import pytest
 import torch
@@ -21,16 +24,28 @@ def small(version):
         MSBlockConfig(1, 16, 16 if version == 1 else 32, [3, 3, 3], [3, 3, 3], [1, 1, 1], [1, 2, 2]),
         MSBlockConfig(2, 16 if version == 1 else 32, 32, [3, 3, 3], [3, 3, 3], [1, 2, 2], [1, 1, 1]),
     ]
-    options = dict(residual_pool=True, residual_with_cls_embed=False, rel_pos_embed=True, proj_after_attn=True) if version == 2 else (
-        dict(residual_pool=False, residual_with_cls_embed=True, rel_pos_embed=False, proj_after_attn=False)
-    )  # fmt: skip
+    options = (
+        dict(residual_pool=True, residual_with_cls_embed=False, rel_pos_embed=True, proj_after_attn=True)
+        if version == 2
+        else (
+            dict(
+                residual_pool=False, residual_with_cls_embed=True, rel_pos_embed=False, proj_after_attn=False
+            )
+        )
+    )
     module = MViT((32, 32), 4, blocks, num_classes=7, **options).eval()
     randomize(module, 0)
     return module
 
 
 def method(module, batch):
-    return Method("classify", module, (Input("clip", ("batch", 3, 4, 32, 32), sample=Normal()),), (Output("logits"),), (batch,))
+    return Method(
+        "classify",
+        module,
+        (Input("clip", ("batch", 3, 4, 32, 32), sample=Normal()),),
+        (Output("logits"),),
+        (batch,),
+    )
 
 
 def emitted(module, batch, path):

@@ -44,7 +44,12 @@ def test_choosing_a_mask_is_what_transformers_does(features):
         del original.mask_decoder.__dict__["_dynamic_multimask_via_stability"]
         embeddings = [features[1], features[2], features[0]]
         for multi in (True, False):
-            theirs = original(image_embeddings=embeddings, input_points=points[None], input_labels=labels[None], multimask_output=multi)
+            theirs = original(
+                image_embeddings=embeddings,
+                input_points=points[None],
+                input_labels=labels[None],
+                multimask_output=multi,
+            )
             ours = masks[0, choose(masks[0], scores[0], multi)]
             index = int(theirs.iou_scores[0, 0].argmax())
             assert torch.allclose(ours, theirs.pred_masks[0, 0, index], atol=1e-3)
@@ -87,7 +92,10 @@ def test_pretrained_weights_offline_and_another_variants_checkpoint(tmp_path, mo
     with pytest.raises(WeightsError, match="facebook/sam2.1-hiera-tiny cannot be had.*--weights random"):
         sam2.load("sam2-tiny", Weights())
     state = loaded.state_dict()
-    save_file({k: v.clone() for k, v in state.items()} | {"memory_attention.x": torch.zeros(1)}, tmp_path / "tiny.safetensors")
+    save_file(
+        {k: v.clone() for k, v in state.items()} | {"memory_attention.x": torch.zeros(1)},
+        tmp_path / "tiny.safetensors",
+    )
     again, weights = sam2.load("sam2-tiny", Weights("checkpoint", path=str(tmp_path / "tiny.safetensors")))
     assert weights.sha256 and all(torch.equal(v, state[k]) for k, v in again.state_dict().items())
     with pytest.raises(WeightsError, match="another model or variant.*missing"):

@@ -1,4 +1,6 @@
-"""YOLO11 pose: the static head, what the recipe makes of it, and checkpoints that are read without running them. A small one of its blocks."""
+"""YOLO11 pose: the static head, what the recipe makes of it, and checkpoints that are read without
+running them. A small one of its blocks.
+"""
 
 import copy
 import os
@@ -22,19 +24,31 @@ SMALL = {  # the blocks of the real one (but C3k, which is more convolutions), t
     "nc": 1,
     "kpt_shape": [17, 3],
     "backbone": [
-        [-1, 1, "Conv", [16, 3, 2]], [-1, 1, "Conv", [32, 3, 2]], [-1, 1, "C3k2", [32, False, 0.25]], [-1, 1, "Conv", [64, 3, 2]],
-        [-1, 1, "C3k2", [64, False]], [-1, 1, "SPPF", [128, 5]], [-1, 1, "C2PSA", [128]],
+        [-1, 1, "Conv", [16, 3, 2]],
+        [-1, 1, "Conv", [32, 3, 2]],
+        [-1, 1, "C3k2", [32, False, 0.25]],
+        [-1, 1, "Conv", [64, 3, 2]],
+        [-1, 1, "C3k2", [64, False]],
+        [-1, 1, "SPPF", [128, 5]],
+        [-1, 1, "C2PSA", [128]],
     ],
     "head": [
-        [-1, 1, "nn.Upsample", [None, 2, "nearest"]], [[-1, 2], 1, "Concat", [1]], [-1, 1, "C3k2", [32, False]],
+        [-1, 1, "nn.Upsample", [None, 2, "nearest"]],
+        [[-1, 2], 1, "Concat", [1]],
+        [-1, 1, "C3k2", [32, False]],
         [[9, 6], 1, "Pose", ["nc", "kpt_shape"]],
     ],
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
 def small():
-    module = yolo._ultralytics("nn.tasks").PoseModel(copy.deepcopy(SMALL), verbose=False).eval().requires_grad_(False)
+    module = (
+        yolo._ultralytics("nn.tasks")
+        .PoseModel(copy.deepcopy(SMALL), verbose=False)
+        .eval()
+        .requires_grad_(False)
+    )
     randomize(module, 0)
     yolo._settle(module)
     return module
@@ -42,7 +56,9 @@ def small():
 
 def method(module, batch):
     outputs = tuple(Output(n) for n in ("boxes", "scores", "keypoints", "visibility"))
-    return Method("detect", module, (Input("image", ("batch", 3, SIZE, SIZE), sample=Uniform()),), outputs, (batch,))
+    return Method(
+        "detect", module, (Input("image", ("batch", 3, SIZE, SIZE), sample=Uniform()),), outputs, (batch,)
+    )
 
 
 def furthest(answers, wanted):
@@ -65,7 +81,9 @@ def test_the_reference_is_ultralytics_own_answer_rearranged(small):
     assert torch.equal(scores, raw[:, 4])
     for point in (0, 16):
         x, y, seen = raw[:, 5 + 3 * point], raw[:, 6 + 3 * point], raw[:, 7 + 3 * point]
-        assert torch.equal(keypoints[:, :, point], torch.stack([x, y], -1)) and torch.equal(visibility[:, :, point], seen)
+        assert torch.equal(keypoints[:, :, point], torch.stack([x, y], -1)) and torch.equal(
+            visibility[:, :, point], seen
+        )
     centre, size = (boxes[..., :2] + boxes[..., 2:]) / 2, boxes[..., 2:] - boxes[..., :2]
     assert torch.allclose(torch.cat([centre, size], -1), raw[:, :4].transpose(1, 2), atol=1e-4)
 
@@ -102,10 +120,14 @@ def test_random_weights_repeat_and_let_the_image_through():
     answers = yolo.OriginalDetector(first[0])(torch.rand(2, 3, 320, 320))
     assert all((a[0] != a[1]).float().mean() > 0.9 for a in answers[1:])
     assert float(answers[1].std()) > 1e-3, "scores differ from place to place"
-    assert torch.equal(first[0].model[-1].dfl.conv.weight.flatten(), torch.arange(16.0)), "the bins of the distribution are not weights"
+    assert torch.equal(first[0].model[-1].dfl.conv.weight.flatten(), torch.arange(16.0)), (
+        "the bins of the distribution are not weights"
+    )
 
 
-@pytest.mark.parametrize(("name", "millions"), [("yolo11n-pose", 2.9), ("yolo11s-pose", 9.9), ("yolo11m-pose", 20.9)])
+@pytest.mark.parametrize(
+    ("name", "millions"), [("yolo11n-pose", 2.9), ("yolo11s-pose", 9.9), ("yolo11m-pose", 20.9)]
+)
 def test_the_architecture_is_the_released_one(name, millions):
     made = yolo._architecture(name)
     head = made.model[-1]
@@ -116,11 +138,20 @@ def test_the_architecture_is_the_released_one(name, millions):
 
 @pytest.fixture(scope="module")
 def released(tmp_path_factory):
-    """A checkpoint as Ultralytics releases them: modules pickled in half precision, with facts of the training."""
+    """A checkpoint as Ultralytics releases them: modules pickled in half precision, with facts of
+    the training.
+    """
     module = yolo._architecture("yolo11n-pose")
     randomize(module, 1)
     path = tmp_path_factory.mktemp("weights") / "yolo11n-pose.pt"
-    facts = {"epoch": -1, "ema": None, "optimizer": None, "train_args": {"task": "pose", "imgsz": 640}, "date": "2024-09-30", "version": "8.3.0"}
+    facts = {
+        "epoch": -1,
+        "ema": None,
+        "optimizer": None,
+        "train_args": {"task": "pose", "imgsz": 640},
+        "date": "2024-09-30",
+        "version": "8.3.0",
+    }
     torch.save(facts | {"model": copy.deepcopy(module).half()}, path)
     return path, module
 
@@ -129,11 +160,17 @@ def test_a_released_checkpoint_is_read_without_running_it(released, monkeypatch)
     path, module = released
     names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
     assert set(names) == set(yolo._PICKLED), "the allow-list holds what is needed and no more"
-    monkeypatch.setattr("ultralytics.nn.tasks.BaseModel.__setstate__", lambda *_: pytest.fail("a class of the file was used"), raising=False)
+    monkeypatch.setattr(
+        "ultralytics.nn.tasks.BaseModel.__setstate__",
+        lambda *_: pytest.fail("a class of the file was used"),
+        raising=False,
+    )
     loaded, weights = yolo.load("yolo11n-pose", Weights("checkpoint", path=str(path)))
     assert not loaded.training and weights.origin == str(path)
     for name, tensor in loaded.state_dict().items():
-        assert tensor.dtype in (torch.float32, torch.int64) and torch.equal(tensor, module.half().state_dict()[name].to(tensor.dtype)), name
+        assert tensor.dtype in (torch.float32, torch.int64) and torch.equal(
+            tensor, module.half().state_dict()[name].to(tensor.dtype)
+        ), name
 
 
 def test_the_average_of_a_training_is_preferred(released, tmp_path):
@@ -155,7 +192,12 @@ def test_a_state_dict_in_safetensors_is_read(released, tmp_path):
 
 
 def test_a_checkpoint_of_another_variant_is_refused(released):
-    with pytest.raises(WeightsError, match=r"another model or variant: model\.0\.conv\.weight has shape \[16, 3, 3, 3\], the model has \[32"):
+    with pytest.raises(
+        WeightsError,
+        match=(
+            r"another model or variant: model\.0\.conv\.weight has shape \[16, 3, 3, 3\], the model has \[32"
+        ),
+    ):
         yolo.load("yolo11s-pose", Weights("checkpoint", path=str(released[0])))
 
 
@@ -165,7 +207,9 @@ class Payload:
 
 
 class Called:
-    """Pickles as a call of an allowed class with arguments: it must not get further than its name."""
+    """Pickles as a call of an allowed class with arguments: it must not get further than its
+    name.
+    """
 
     def __reduce__(self):
         return (torch.nn.Conv2d, (1, 2, 3))
@@ -178,10 +222,14 @@ class Listed(torch.nn.Sequential):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ({"model": Payload()}, "would run code"), ({"model": Listed()}, "would run code"), (Payload(), "would run code"),
-        ({"model": Called()}, "damaged"), ({"model": torch.nn.Sequential()}, "no tensors"), ({"ema": 3, "model": None}, "no tensors"),
+        ({"model": Payload()}, "would run code"),
+        ({"model": Listed()}, "would run code"),
+        (Payload(), "would run code"),
+        ({"model": Called()}, "damaged"),
+        ({"model": torch.nn.Sequential()}, "no tensors"),
+        ({"ema": 3, "model": None}, "no tensors"),
     ],
-)  # fmt: skip
+)
 def test_other_pickles_are_refused_and_not_run(tmp_path, monkeypatch, content, said):
     monkeypatch.chdir(tmp_path)
     torch.save(content, "w.pt")
@@ -218,9 +266,9 @@ def test_pretrained_weights_that_cannot_be_had_say_what_to_do(monkeypatch):
 def test_importing_ultralytics_changes_nothing_of_ours():
     """In a process of its own: other tests import Ultralytics as it is."""
     code = (
-        "import os, torch\nfrom PIL import Image\nfrom edgeexport.models import yolo11_pose as yolo\nyolo._ultralytics('nn.tasks')\n"
-        "assert Image.open.__module__ == 'PIL.Image' and torch.save.__module__ == 'torch.serialization'\n"
-        "assert os.environ['YOLO_AUTOINSTALL'] == 'false'"
+        "import os, torch\nfrom PIL import Image\nfrom edgeexport.models import yolo11_pose as"
+        " yolo\nyolo._ultralytics('nn.tasks')\nassert Image.open.__module__ == 'PIL.Image' and"
+        " torch.save.__module__ == 'torch.serialization'\nassert os.environ['YOLO_AUTOINSTALL'] == 'false'"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -230,4 +278,6 @@ def test_the_licence_is_said():
     for name in yolo.VARIANTS:
         made = yolo.model(name)
         assert "AGPL-3.0" in made.summary and made.source.licence == "AGPL-3.0"
-        assert len(made.prepare["keypoints"]) == 17 and max(max(pair) for pair in made.prepare["skeleton"]) == 16
+        assert (
+            len(made.prepare["keypoints"]) == 17 and max(max(pair) for pair in made.prepare["skeleton"]) == 16
+        )

@@ -26,9 +26,16 @@ class Attention(nn.Module):
 
 def test_attention_becomes_bmm_softmax_bmm_at_every_batch():
     module = Attention(scale=0.3)
-    program, changes = rewritten(captured(module, torch.randn(2, 4, 10, 8), dynamic=BATCH), decompose_attention)
+    program, changes = rewritten(
+        captured(module, torch.randn(2, 4, 10, 8), dynamic=BATCH), decompose_attention
+    )
     found = operators(program)
-    assert changes == 1 and found["bmm"] == 2 and found["softmax"] == 1 and "scaled_dot_product_attention" not in found
+    assert (
+        changes == 1
+        and found["bmm"] == 2
+        and found["softmax"] == 1
+        and "scaled_dot_product_attention" not in found
+    )
     assert max(error(module, program, torch.randn(b, 4, 10, 8)) for b in (1, 2, 7, 16)) < 1e-5
 
 
@@ -39,7 +46,9 @@ def test_long_queries_are_taken_in_chunks():
     assert error(module, program, x) < 1e-5
 
 
-@pytest.mark.parametrize("options", [{"is_causal": True}, {"attn_mask": torch.zeros(10, 10)}, {"dropout_p": 0.1}])
+@pytest.mark.parametrize(
+    "options", [{"is_causal": True}, {"attn_mask": torch.zeros(10, 10)}, {"dropout_p": 0.1}]
+)
 def test_masked_causal_and_dropout_attention_are_left_alone(options):
     _, changes = rewritten(captured(Attention(**options), torch.randn(2, 4, 10, 8)), decompose_attention)
     assert changes == 0
@@ -76,7 +85,9 @@ class Fused(nn.Module):
 @pytest.mark.parametrize("select", [False, True])
 def test_fused_linear_is_split(select):
     module = Fused(select)
-    program, changes = rewritten(captured(module, torch.randn(2, 5, 8), dynamic=BATCH), simplify_layout, split_linear)
+    program, changes = rewritten(
+        captured(module, torch.randn(2, 5, 8), dynamic=BATCH), simplify_layout, split_linear
+    )
     assert changes == 3 and operators(program)["linear"] == 3 and "unbind" not in operators(program)
     assert max(error(module, program, torch.randn(b, 5, 8)) for b in (1, 3, 16)) < 1e-5
     assert sum(t.numel() for t in program.state_dict.values()) == 24 * 8 + 24, "the fused weight is gone"

@@ -49,7 +49,10 @@ def test_simplify_layout_writes_one_inferred_size_for_a_dynamic_batch():
             return x.reshape(x.shape[0] * 2, 3) + 0.5
 
     module = Heads()
-    program, _ = rewritten(captured(module, torch.randn(2, 6), dynamic={0: torch.export.Dim("b", min=1, max=16)}), simplify_layout)
+    program, _ = rewritten(
+        captured(module, torch.randn(2, 6), dynamic={0: torch.export.Dim("b", min=1, max=16)}),
+        simplify_layout,
+    )
     (reshape,) = [n for n in program.graph.nodes if n.op == "call_function" and "reshape" in str(n.target)]
     assert list(reshape.args[1]) == [-1, 3]
     assert all(error(module, program, torch.randn(b, 6)) == 0.0 for b in (1, 7, 16))

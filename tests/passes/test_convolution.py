@@ -29,7 +29,9 @@ BATCH = {0: torch.export.Dim("b", min=1, max=16)}
     ids=lambda c: f"k{c.kernel_size}s{c.stride}p{c.padding}g{c.groups}",
 )
 def test_conv3d_becomes_conv2d(conv):
-    program, changes = rewritten(captured(conv, torch.randn(2, 4, 8, 16, 16), dynamic=BATCH), conv3d_as_conv2d)
+    program, changes = rewritten(
+        captured(conv, torch.randn(2, 4, 8, 16, 16), dynamic=BATCH), conv3d_as_conv2d
+    )
     assert changes == 1 and "conv3d" not in operators(program)
     assert max(error(conv, program, torch.randn(b, 4, 8, 16, 16)) for b in (1, 2, 5)) < 1e-5
 
@@ -41,33 +43,46 @@ def test_conv3d_that_cannot_is_left_alone(conv):
 
 def test_max_pool3d_within_frames_becomes_max_pool2d():
     pool = nn.MaxPool3d((1, 3, 3), stride=(1, 2, 2), padding=(0, 1, 1))
-    program, changes = rewritten(captured(pool, torch.randn(2, 4, 8, 16, 16), dynamic=BATCH), max_pool3d_as_max_pool2d)
+    program, changes = rewritten(
+        captured(pool, torch.randn(2, 4, 8, 16, 16), dynamic=BATCH), max_pool3d_as_max_pool2d
+    )
     assert changes == 1 and operators(program)["max_pool2d"] == 1
     assert max(error(pool, program, torch.randn(b, 4, 8, 16, 16)) for b in (1, 5)) == 0.0
 
 
 def test_max_pool3d_over_time_is_left_alone():
-    assert rewritten(captured(nn.MaxPool3d(2), torch.randn(2, 4, 8, 16, 16)), max_pool3d_as_max_pool2d)[1] == 0
+    assert (
+        rewritten(captured(nn.MaxPool3d(2), torch.randn(2, 4, 8, 16, 16)), max_pool3d_as_max_pool2d)[1] == 0
+    )
 
 
 @pytest.mark.parametrize("kernel", [2, (2, 3)])
 def test_conv_transpose_without_overlap_becomes_linear(kernel):
     conv = nn.ConvTranspose2d(6, 4, kernel, stride=kernel)
-    program, changes = rewritten(captured(conv, torch.randn(2, 6, 5, 7), dynamic=BATCH), conv_transpose_as_linear)
+    program, changes = rewritten(
+        captured(conv, torch.randn(2, 6, 5, 7), dynamic=BATCH), conv_transpose_as_linear
+    )
     assert changes == 1 and operators(program)["linear"] == 1
     assert max(error(conv, program, torch.randn(b, 6, 5, 7)) for b in (1, 3)) < 1e-5
 
 
 @pytest.mark.parametrize(
     "conv",
-    [nn.ConvTranspose2d(6, 4, 3, stride=2), nn.ConvTranspose2d(6, 4, 2, stride=2, padding=1), nn.ConvTranspose2d(6, 4, 2, stride=2, groups=2)],
+    [
+        nn.ConvTranspose2d(6, 4, 3, stride=2),
+        nn.ConvTranspose2d(6, 4, 2, stride=2, padding=1),
+        nn.ConvTranspose2d(6, 4, 2, stride=2, groups=2),
+    ],
 )
 def test_conv_transpose_that_cannot_is_left_alone(conv):
     assert rewritten(captured(conv, torch.randn(2, 6, 5, 7)), conv_transpose_as_linear)[1] == 0
 
 
 def test_transposes_around_a_convolution_are_folded():
-    """Channels-last data in, channels-last data out: NCHW is only what the operator's signature says."""
+    """Channels-last data in, channels-last data out:
+
+    NCHW is only what the operator's signature says.
+    """
     from executorch.backends.xnnpack import xnnpack_preprocess
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.exir import to_edge_transform_and_lower
@@ -96,7 +111,9 @@ def test_transposes_around_a_convolution_are_folded():
         program = captured(module, x)
         if name == "folded":
             with folded_transposes():
-                return to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()]).to_executorch()
+                return to_edge_transform_and_lower(
+                    program, partitioner=[XnnpackPartitioner()]
+                ).to_executorch()
         return to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()]).to_executorch()
 
     try:
@@ -104,7 +121,9 @@ def test_transposes_around_a_convolution_are_folded():
     finally:
         xnnpack_preprocess.serialize_xnnpack_binary = original
     assert left["stock"] == 4 and left["folded"] == 0
-    answers = [Runtime.get().load_program(p.buffer).load_method("forward").execute([x])[0] for p in (stock, folded)]
+    answers = [
+        Runtime.get().load_program(p.buffer).load_method("forward").execute([x])[0] for p in (stock, folded)
+    ]
     assert torch.allclose(answers[0], module(x), atol=1e-5) and torch.equal(answers[0], answers[1])
 
 
@@ -128,6 +147,10 @@ def test_pointwise_convolutions_are_merged(bias):
     assert max(error(module, program, torch.randn(b, 4, 5, 5)) for b in (1, 3)) < 1e-5
 
 
-@pytest.mark.parametrize("module", [Pyramid(middle=1), Pyramid(shared=True), Pyramid(kernel=3)], ids=["more work", "shared", "3 x 3"])
+@pytest.mark.parametrize(
+    "module",
+    [Pyramid(middle=1), Pyramid(shared=True), Pyramid(kernel=3)],
+    ids=["more work", "shared", "3 x 3"],
+)
 def test_pointwise_convolutions_that_should_not_are_left_alone(module):
     assert rewritten(captured(module, torch.randn(2, 4, 5, 5)), merge_pointwise)[1] == 0

@@ -23,7 +23,9 @@ class Direct(nn.Module):
 def test_stored_keys_become_the_left_operand():
     for rank in ((3, 1, 8), (1, 3, 1, 8)):
         inputs = torch.randn(rank), torch.randn(*rank[:-2], 20, 8)
-        program, changes = rewritten(captured(Scores(), *inputs), simplify_layout, matmul_as_bmm, vector_bmm_as_left, simplify_layout)
+        program, changes = rewritten(
+            captured(Scores(), *inputs), simplify_layout, matmul_as_bmm, vector_bmm_as_left, simplify_layout
+        )
         bmm = next(n for n in program.graph.nodes if "bmm" in str(n.target))
         assert tuple(bmm.args[0].meta["val"].shape) == (3, 20, 8) and "permute" not in operators(program)
         assert error(Scores(), program, *inputs) < 1e-6
@@ -42,7 +44,9 @@ def test_several_queries_are_left_alone():
 def test_a_dynamic_number_of_keys_is_left_alone():
     inputs = torch.randn(3, 1, 8), torch.randn(3, 20, 8)
     with torch.no_grad():
-        program = torch.export.export(Scores(), inputs, dynamic_shapes=(None, {1: torch.export.Dim("keys", min=2, max=64)})).run_decompositions({})
+        program = torch.export.export(
+            Scores(), inputs, dynamic_shapes=(None, {1: torch.export.Dim("keys", min=2, max=64)})
+        ).run_decompositions({})
     assert rewritten(program, simplify_layout, matmul_as_bmm, vector_bmm_as_left)[1] == 0
 
 
@@ -58,7 +62,9 @@ class TiedHead(nn.Module):
 
 
 def test_a_norm_is_not_folded_into_a_tied_weight():
-    """Folded, the table would be stored twice: as it is for the lookup, and changed for the head."""
+    """Folded, the table would be stored twice: as it is for the lookup, and changed for the
+    head.
+    """
     module, tokens = TiedHead(), torch.tensor([[1, 2]])
     program, changes = rewritten(captured(module, tokens), decompose_layer_norm)
     assert changes == 1 and sum(tuple(t.shape) == (50, 8) for t in program.state_dict.values()) == 1

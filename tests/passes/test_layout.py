@@ -24,7 +24,9 @@ class WindowsAndBack(nn.Module):
 
 
 class HeadsToChannelsFirst(nn.Module):
-    """Head split, then frames channels first: one permutation is left, straight to the last shape."""
+    """Head split, then frames channels first: one permutation is left, straight to the last
+    shape.
+    """
 
     def forward(self, x):
         b, n, c = x.shape
@@ -32,7 +34,9 @@ class HeadsToChannelsFirst(nn.Module):
         return y + 1.0
 
 
-@pytest.mark.parametrize(("module", "shape", "left"), [(WindowsAndBack(), (8, 8, 3), 0), (HeadsToChannelsFirst(), (12, 6), 2)])
+@pytest.mark.parametrize(
+    ("module", "shape", "left"), [(WindowsAndBack(), (8, 8, 3), 0), (HeadsToChannelsFirst(), (12, 6), 2)]
+)
 def test_chains_are_merged(module, shape, left):
     program = captured(module, torch.randn(2, *shape), dynamic=BATCH)
     program, _ = rewritten(program, simplify_layout, merge_layout)
@@ -57,7 +61,10 @@ def test_random_chains_keep_their_meaning():
 
     factorisations = [(2, 3, 4, 5), (6, 20), (24, 5), (2, 60), (4, 5, 6), (3, 2, 2, 2, 5), (120,), (10, 12)]
     for _ in range(25):
-        steps = [(factorisations[i], torch.randperm(len(factorisations[i]), generator=generator).tolist()) for i in integers(len(factorisations), 3)]
+        steps = [
+            (factorisations[i], torch.randperm(len(factorisations[i]), generator=generator).tolist())
+            for i in integers(len(factorisations), 3)
+        ]
 
         class Chain(nn.Module):
             def forward(self, x, steps=steps):
@@ -138,12 +145,19 @@ def test_infer_view_dimension_keeps_a_dynamic_batch_in_one_delegate():
             self.linear = nn.Linear(8, 8)
 
         def forward(self, x):
-            y = self.linear(x).reshape(x.shape[0], -1, 2, 4).permute(0, 2, 1, 3).reshape(x.shape[0] * 2, -1, 4)
+            y = (
+                self.linear(x)
+                .reshape(x.shape[0], -1, 2, 4)
+                .permute(0, 2, 1, 3)
+                .reshape(x.shape[0] * 2, -1, 4)
+            )
             return (y[:, 1:] * 2.0).softmax(-1)
 
     def delegates(passes):
         program = captured(Heads(), torch.randn(2, 5, 8), dynamic=BATCH)
-        edge = to_edge_transform_and_lower(program, partitioner=[DynamicPartitioner()], transform_passes=passes)
+        edge = to_edge_transform_and_lower(
+            program, partitioner=[DynamicPartitioner()], transform_passes=passes
+        )
         calls = [str(n.target) for n in edge.exported_program().graph.nodes if n.op == "call_function"]
         return sum("delegate" in c for c in calls), sum("view_copy" in c for c in calls)
 
@@ -193,7 +207,9 @@ def test_updating_a_slice_becomes_a_concatenation(index):
 
 
 def test_a_symbolic_size_is_divided():
-    """[4, 6 * batch, 3] → back to the batch in front: as attention over rows of an image leaves it."""
+    """[4, 6 * batch, 3] → back to the batch in front: as attention over rows of an image leaves
+    it.
+    """
 
     class Rows(nn.Module):
         def forward(self, x):
@@ -202,7 +218,9 @@ def test_a_symbolic_size_is_divided():
             return y.reshape(4, b, 6, 3).permute(1, 2, 0, 3).reshape(b, 3, 2, 12).permute(0, 2, 1, 3) + 1.0
 
     module = Rows()
-    program, changes = rewritten(captured(module, torch.randn(2, 4, 6, 3), dynamic=BATCH), simplify_layout, merge_layout)
+    program, changes = rewritten(
+        captured(module, torch.randn(2, 4, 6, 3), dynamic=BATCH), simplify_layout, merge_layout
+    )
     assert max(error(module, program, torch.randn(b, 4, 6, 3)) for b in (1, 2, 7, 16)) < 1e-6
 
 

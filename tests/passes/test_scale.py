@@ -13,7 +13,9 @@ BEFORE = (simplify_layout, matmul_as_bmm)
 
 
 class Query(nn.Module):
-    """The scale of attention before the first product, after it, or by division; `shared` lets something else see the query."""
+    """The scale of attention before the first product, after it, or by division; `shared` lets
+    something else see the query.
+    """
 
     def __init__(self, place, shared=False):
         super().__init__()
@@ -24,7 +26,9 @@ class Query(nn.Module):
         q, k = (y.unflatten(-1, (2, 8)).transpose(1, 2) for y in (self.query(x), self.key(x)))
         scaled = q * 0.3 if self.place == "before" else q
         scores = scaled @ k.transpose(-1, -2)
-        scores = scores * 0.3 if self.place == "after" else scores / 3.0 if self.place == "divided" else scores
+        scores = (
+            scores * 0.3 if self.place == "after" else scores / 3.0 if self.place == "divided" else scores
+        )
         return (scores.softmax(-1), q) if self.shared else scores.softmax(-1)
 
 

@@ -10,17 +10,22 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from edgeexport.compiler.rewrite import Editor, PassResult, aten, shape_of
 
 _CHANNELS_LAST = WeakTensorKeyDictionary()
-"""A weight's copy in this format, which all methods that use the weight share: a package stores it once."""
+"""A weight's copy in this format, which all methods that use the weight share: a package stores it
+once.
+"""
 
 
 def channels_last(program: ExportedProgram) -> PassResult:
-    """conv2d(x, w) → conv2d(x, w in channels_last); cat([x, ...], 1) → permute(cat([permute(x), ...], -1)) before a conv2d.
+    """conv2d(x, w) → conv2d(x, w in channels_last); cat([x, ...], 1) → permute(cat([permute(x),
+    ...], -1)) before a conv2d.
 
-    A convolution answers in the format of its weight, and what follows keeps it, so the compiler has nothing to turn around before the
-    next convolution: in YOLO11n the weights alone make 27 of 105 transposing loops. Concatenated channels AOTInductor writes contiguous,
-    whatever their parts are, unless the channels are the last dimension by name.
+    A convolution answers in the format of its weight, and what follows keeps it, so the compiler
+    has nothing to turn around before the next convolution: in YOLO11n the weights alone make 27 of
+    105 transposing loops. Concatenated channels AOTInductor writes contiguous, whatever their parts
+    are, unless the channels are the last dimension by name.
 
-    It does not fire on other convolutions, on a weight that is computed, nor on a concatenation along another dimension.
+    It does not fire on other convolutions, on a weight that is computed, nor on a concatenation
+    along another dimension.
     """
     editor = Editor(program)
     for node in editor.nodes(aten.conv2d.default):
@@ -39,4 +44,8 @@ def channels_last(program: ExportedProgram) -> PassResult:
 
 def _joins_channels(node: Node) -> bool:
     along = node.args[1] if len(node.args) > 1 else 0
-    return len(shape_of(node)) == 4 and along in (1, -3) and any(user.target is aten.conv2d.default for user in node.users)
+    return (
+        len(shape_of(node)) == 4
+        and along in (1, -3)
+        and any(user.target is aten.conv2d.default for user in node.users)
+    )

@@ -15,9 +15,10 @@ from edgeexport.compiler.rewrite import Editor, PassResult, aten
 def contiguous_outputs(program: ExportedProgram) -> PassResult:
     """output → contiguous copy of it, where its strides are others.
 
-    The edge has no strides, so `simplify_layout` drops the copies that a module made for them; a package would then return
-    transposed views, and a method that takes them as inputs was compiled for contiguous ones. It does not fire on an output that is
-    contiguous, nor on the new value of a buffer.
+    The edge has no strides, so `simplify_layout` drops the copies that a module made for them; a
+    package would then return transposed views, and a method that takes them as inputs was compiled
+    for contiguous ones. It does not fire on an output that is contiguous, nor on the new value of a
+    buffer.
     """
     editor = Editor(program)
     _trace_again(program, editor)
@@ -32,8 +33,11 @@ def contiguous_outputs(program: ExportedProgram) -> PassResult:
 
 
 def _trace_again(program: ExportedProgram, editor: Editor) -> None:
-    """Compute every node's fake value anew: passes keep shapes right, and strides as they were before them."""
+    """Compute every node's fake value anew: passes keep shapes right, and strides as they were
+    before them.
+    """
     values = [n.meta["val"] for n in editor.graph.nodes if n.op == "placeholder"]
-    # With the Python dispatcher, as in capture: some C++ composites read sizes as ints and would specialise them.
+    # With the Python dispatcher, as in capture: some C++ composites read sizes as ints and would
+    # specialise them.
     with torch.no_grad(), no_backend_guards(), enable_python_dispatcher():
         FakeTensorProp(program.graph_module, editor.fake_mode).propagate_dont_convert_inputs(*values)

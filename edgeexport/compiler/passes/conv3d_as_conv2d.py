@@ -17,8 +17,9 @@ def conv3d_as_conv2d(program: ExportedProgram) -> PassResult:
     - grouped: one conv2d a temporal tap over all frames, then the sum of the shifted results. Each
       frame is convolved kT times, but a depthwise convolution is bound by memory, not arithmetic.
 
-    It does not fire on a dilated or `padding="same"` convolution, on weights that are not constant, on a dynamic
-    T, H or W, on a temporal stride above 1 when grouped, nor when an operand is quantized.
+    It does not fire on a dilated or `padding="same"` convolution, on weights that are not constant,
+    on a dynamic T, H or W, on a temporal stride above 1 when grouped, nor when an operand is
+    quantized.
     """
     editor = Editor(program)
     for node in editor.nodes(aten.conv3d.default):
@@ -81,16 +82,26 @@ def _grouped(editor: Editor, node: Node, conv: dict, weight: torch.Tensor) -> No
     for tap in range(taps):
         kernel = editor.constant(f"{conv['weight'].name}_tap{tap}", weight[:, :, tap])
         out = editor.call(
-            aten.conv2d.default, frames, kernel, None, conv["stride"][1:], conv["padding"][1:], [1, 1],
-            conv["groups"], like=node,
-        )  # fmt: skip
+            aten.conv2d.default,
+            frames,
+            kernel,
+            None,
+            conv["stride"][1:],
+            conv["padding"][1:],
+            [1, 1],
+            conv["groups"],
+            like=node,
+        )
         out = editor.permute(out, (0, 2, 3, 1), like=node)  # channels last, as backends compute it
-        # Output frame t reads input frame t + tap - pad: shift by padding or cropping the result, small by then.
+        # Output frame t reads input frame t + tap - pad: shift by padding or cropping the result,
+        # small by then.
         out = editor.reshape(out, (batch, frames_in, *shape_of(out)[1:]), like=node)
         before, after = max(0, pad - tap), max(0, frames_out + tap - pad - frames_in)
         start = max(0, tap - pad)
         if start or start + frames_out - before - after < frames_in:
-            out = editor.call(aten.slice.Tensor, out, 1, start, start + frames_out - before - after, like=node)
+            out = editor.call(
+                aten.slice.Tensor, out, 1, start, start + frames_out - before - after, like=node
+            )
         out = _pad_frames(editor, node, out, before, after)
         total = out if total is None else editor.call(aten.add.Tensor, total, out, like=node)
     if conv["bias"] is not None:  # not in a tap: the frames that padding stands in for would lack it
@@ -104,4 +115,3 @@ def _pad_frames(editor: Editor, node: Node, frames: Node, before: int, after: in
         return frames
     padding = [0] * (2 * (len(shape_of(frames)) - 2)) + [before, after]
     return editor.call(aten.constant_pad_nd.default, frames, padding, 0.0, like=node)
-

@@ -9,7 +9,8 @@ from edgeexport.compiler.rewrite import Editor, PassResult, aten, is_symbolic, s
 
 
 def conv_transpose_as_linear(program: ExportedProgram) -> PassResult:
-    """conv_transpose2d(x [B,C,H,W], kernel = stride = (h,w)) → linear C → h*w*D for each pixel, then pixels spread.
+    """conv_transpose2d(x [B,C,H,W], kernel = stride = (h,w)) → linear C → h*w*D for each pixel,
+    then pixels spread.
 
     With stride equal to the kernel each output pixel has one input pixel. XNNPACK's
     deconvolution does not use that: in SAM2's mask decoder it took a third of the time.
@@ -26,7 +27,10 @@ def conv_transpose_as_linear(program: ExportedProgram) -> PassResult:
         batch, _, height, width = shape_of(source)
         channels = tensor.shape[1]
         rows = tensor.permute(2, 3, 1, 0).reshape(-1, tensor.shape[0])
-        args = [editor.permute(source, (0, 2, 3, 1), like=node), editor.constant(f"{weight.name}_linear", rows)]
+        args = [
+            editor.permute(source, (0, 2, 3, 1), like=node),
+            editor.constant(f"{weight.name}_linear", rows),
+        ]
         if bias is not None:
             repeated = editor.value(bias).repeat(kernel[0] * kernel[1])
             args.append(editor.constant(f"{bias.name}_linear", repeated))
@@ -39,9 +43,18 @@ def conv_transpose_as_linear(program: ExportedProgram) -> PassResult:
 
 
 def _arguments(node: Node):
-    """(input, weight, bias, kernel); kernel is empty when the windows overlap or anything else is out of the ordinary."""
+    """(input, weight, bias, kernel); kernel is empty when the windows overlap or anything else is
+    out of the ordinary.
+    """
     names = ("input", "weight", "bias", "stride", "padding", "output_padding", "groups", "dilation")
-    defaults = {"bias": None, "stride": [1], "padding": [0], "output_padding": [0], "groups": 1, "dilation": [1]}
+    defaults = {
+        "bias": None,
+        "stride": [1],
+        "padding": [0],
+        "output_padding": [0],
+        "groups": 1,
+        "dilation": [1],
+    }
     given = defaults | dict(zip(names, node.args)) | dict(node.kwargs)
     kernel = tuple(shape_of(given["weight"])[2:])
     stride = tuple(given["stride"]) * (2 // len(given["stride"]))

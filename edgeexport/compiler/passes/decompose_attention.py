@@ -8,12 +8,14 @@ from torch.fx import Node
 from edgeexport.compiler.rewrite import Editor, PassResult, aten, is_symbolic, product, shape_of
 
 SCORES_LIMIT_BYTES = 32 << 20
-"""Queries are taken in chunks so that one chunk's scores stay below this.
-Whole, the scores of SAM2's global blocks (4 heads x 4096 x 4096) take 256 MiB and leave every cache."""
+"""Queries are taken in chunks so that one chunk's scores stay below this. Whole, the scores of
+SAM2's global blocks (4 heads x 4096 x 4096) take 256 MiB and leave every cache.
+"""
 
 
 def decompose_attention(program: ExportedProgram) -> PassResult:
-    """scaled_dot_product_attention(q, k, v) → bmm(softmax(bmm(q * scale, kT)), v), batch and heads merged.
+    """scaled_dot_product_attention(q, k, v) → bmm(softmax(bmm(q * scale, kT)), v), batch and heads
+    merged.
 
     - an additive float mask is added to the scores; a causal, boolean or
       dropout attention is left alone, and so is one with grouped heads;
@@ -46,8 +48,10 @@ def _mergeable(*operands: Node) -> bool:
 
     shapes = [shape_of(o) for o in operands]
     merged = [(product(s[:-2]), *s[-2:]) for s in shapes]
-    return len({len(s) for s in shapes}) == 1 and all(symbolic(m) <= 1 for m in merged) and all(
-        symbolic(s) <= 1 for s in shapes
+    return (
+        len({len(s) for s in shapes}) == 1
+        and all(symbolic(m) <= 1 for m in merged)
+        and all(symbolic(s) <= 1 for s in shapes)
     )
 
 
@@ -72,11 +76,15 @@ def _attention(editor: Editor, node: Node, query: Node, key: Node, value: Node) 
 
 def _attend(editor: Editor, node: Node, query: Node, key: Node, value: Node) -> Node:
     scores = editor.call(aten.bmm.default, query, key, like=node)
-    return editor.call(aten.bmm.default, editor.call(aten.softmax.int, scores, -1, like=node), value, like=node)
+    return editor.call(
+        aten.bmm.default, editor.call(aten.softmax.int, scores, -1, like=node), value, like=node
+    )
 
 
 def _chunks(editor: Editor, node: Node, query: Node, key: Node) -> list[Node]:
-    """The query in equal parts whose scores fit the limit; whole when anything about it is symbolic."""
+    """The query in equal parts whose scores fit the limit; whole when anything about it is
+    symbolic.
+    """
     batch, length, _ = shape_of(query)
     keys = shape_of(key)[-1]
     if any(map(is_symbolic, (batch, length, keys))):
@@ -88,5 +96,6 @@ def _chunks(editor: Editor, node: Node, query: Node, key: Node) -> list[Node]:
         return [query]
     step = length // parts
     return [
-        editor.call(aten.slice.Tensor, query, 1, start, start + step, like=node) for start in range(0, length, step)
+        editor.call(aten.slice.Tensor, query, 1, start, start + step, like=node)
+        for start in range(0, length, step)
     ]

@@ -15,8 +15,8 @@ def decompose_layer_norm(program: ExportedProgram) -> PassResult:
     Both means are linear maps with a [1,C] weight of 1/C: XNNPACK takes a mean only over the
     spatial dimensions of an image. The variance is that of centred values, as the kernel computes
     it. When every user of the result is a linear map with a constant weight of its own, g and b go
-    into that weight and bias (computed in float64) and cost nothing. A weight that something else reads too (a tied
-    embedding) stays as it is: changed, it would have to be stored twice.
+    into that weight and bias (computed in float64) and cost nothing. A weight that something else
+    reads too (a tied embedding) stays as it is: changed, it would have to be stored twice.
 
     It does not fire when more than the last dimension is normalised, or on half precision.
     """
@@ -61,13 +61,20 @@ def _decompose(editor: Editor, node: Node, source: Node, mean: Node, gain, offse
 def _takes_affine(editor: Editor, user: Node, node: Node) -> bool:
     """Whether `user` is a linear map of `node` with constant weights."""
     constants = user.args[1:] if user.target is aten.linear.default else ()
-    return bool(constants) and user.args[0] is node and len(constants[0].users) == 1 and all(c is None or editor.value(c) is not None for c in constants)
+    return (
+        bool(constants)
+        and user.args[0] is node
+        and len(constants[0].users) == 1
+        and all(c is None or editor.value(c) is not None for c in constants)
+    )
 
 
 def _fold_affine(editor: Editor, linear: Node, gain: torch.Tensor, offset: torch.Tensor | None) -> None:
     """linear(y * g + b) = linear'(y)."""
     weight = editor.value(linear.args[1]).double()
-    bias = editor.value(linear.args[2]).double() if len(linear.args) > 2 and linear.args[2] is not None else 0.0
+    bias = (
+        editor.value(linear.args[2]).double() if len(linear.args) > 2 and linear.args[2] is not None else 0.0
+    )
     if offset is not None:
         bias = bias + weight @ offset.double()
     weight = weight * gain.double()

@@ -15,13 +15,13 @@ MAX_FACTOR = 4
 def decompose_upsample(program: ExportedProgram) -> PassResult:
     """upsample_nearest2d(x [B,C,H,W]) by whole factors h and w, with channels last:
 
-    - add(upsample(x), y), nothing else reading the upsampled → [B*H,1,W,1,C] + y as [B*H,h,W,w,C]: the sum
-      broadcasts, and nothing is copied;
-    - otherwise each pixel is concatenated w times along its channels, [B*H,W,C] → [B*H,W,w*C], which is read as
-      [B*H,w*W,C]; rows likewise. Both copy whole runs of memory.
+    - add(upsample(x), y), nothing else reading the upsampled → [B*H,1,W,1,C] + y as [B*H,h,W,w,C]:
+      the sum broadcasts, and nothing is copied;
+    - otherwise each pixel is concatenated w times along its channels, [B*H,W,C] → [B*H,W,w*C],
+      which is read as [B*H,w*W,C]; rows likewise. Both copy whole runs of memory.
 
-    It does not fire on a size that is not a whole multiple up to MAX_FACTOR, on a dynamic C, H or W, or on
-    anything but a float tensor.
+    It does not fire on a size that is not a whole multiple up to MAX_FACTOR, on a dynamic C, H or
+    W, or on anything but a float tensor.
     """
     editor = Editor(program)
     for node in editor.nodes(*UPSAMPLES):
@@ -39,7 +39,9 @@ def decompose_upsample(program: ExportedProgram) -> PassResult:
 def factors(node: Node) -> tuple[int, int] | None:
     """How often an upsampling repeats each row and each pixel, or None."""
     before, after = shape_of(node.args[0])[1:], shape_of(node)[1:]
-    if any(map(is_symbolic, (*before, *after))) or any(b % a or b // a > MAX_FACTOR for a, b in zip(before[1:], after[1:])):
+    if any(map(is_symbolic, (*before, *after))) or any(
+        b % a or b // a > MAX_FACTOR for a, b in zip(before[1:], after[1:])
+    ):
         return None
     return after[1] // before[1], after[2] // before[2]
 

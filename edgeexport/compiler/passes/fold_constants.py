@@ -9,8 +9,10 @@ from torch.fx import Node
 from edgeexport.compiler.rewrite import Editor, PassResult, aten
 
 GROWTH_LIMIT_BYTES = 4 << 20
-"""A folded constant may be this large however small its sources are; past it, it may not exceed them.
-4 MiB holds SAM2's dense position encoding (64 x 64 x 256 float32), which costs more to compute than to read."""
+"""A folded constant may be this large however small its sources are; past it, it may not exceed
+them. 4 MiB holds SAM2's dense position encoding (64 x 64 x 256 float32), which costs more to
+compute than to read.
+"""
 
 _EXPANSIONS = (aten.expand.default, aten.repeat.default, aten.repeat_interleave.self_int)
 _RANDOM = (aten.rand.default, aten.randn.default, aten.dropout.default, aten.bernoulli.p)
@@ -42,7 +44,9 @@ def _evaluate(editor: Editor) -> dict[Node, torch.Tensor]:
         if not isinstance(node.meta.get("val"), torch.Tensor) or node.target in _RANDOM:
             continue
         known = {a: folded[a] if a in folded else editor.value(a) for a in node.all_input_nodes}
-        if any(v is None for v in known.values()) or any(isinstance(s, torch.SymInt) for s in node.meta["val"].shape):
+        if any(v is None for v in known.values()) or any(
+            isinstance(s, torch.SymInt) for s in node.meta["val"].shape
+        ):
             continue
         args, kwargs = torch.fx.map_arg((node.args, node.kwargs), known.__getitem__)
         with torch.no_grad():

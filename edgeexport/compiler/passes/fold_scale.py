@@ -12,13 +12,16 @@ _PRODUCTS = (aten.bmm.default, aten.matmul.default)
 
 
 def fold_scale(program: ExportedProgram) -> PassResult:
-    """Cases, for a plain number c (the scale of attention, as models write it before or after its first product):
+    """Cases, for a plain number c (the scale of attention, as models write it before or after its
+    first product):
 
     - linear(x, W, b) * c → linear(x, c W, c b), also when reshapes and permutations lie between;
-    - bmm(linear(...), k) * c → bmm(linear'(...), k): the left operand is scaled instead of all scores;
+    - bmm(linear(...), k) * c → bmm(linear'(...), k): the left operand is scaled instead of all
+      scores;
     - the same for division by c; a factor of 1 goes away.
 
-    It does not fire when anything between has another user, or when the weight is not a constant of this linear map alone.
+    It does not fire when anything between has another user, or when the weight is not a constant of
+    this linear map alone.
     """
     editor = Editor(program)
     for node in editor.nodes(aten.mul.Tensor, aten.div.Tensor):
@@ -40,7 +43,11 @@ def fold_scale(program: ExportedProgram) -> PassResult:
 def _scale(node: Node) -> float | None:
     """The number that `node` multiplies a float tensor by, or None."""
     factor = node.args[1]
-    if not isinstance(factor, (int, float)) or node.kwargs or not node.args[0].meta["val"].is_floating_point():
+    if (
+        not isinstance(factor, (int, float))
+        or node.kwargs
+        or not node.args[0].meta["val"].is_floating_point()
+    ):
         return None
     if node.target is aten.mul.Tensor:
         return float(factor)

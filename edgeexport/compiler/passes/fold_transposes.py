@@ -13,13 +13,16 @@ from executorch.backends.xnnpack.serialization import xnnpack_graph_schema as sc
 
 @contextlib.contextmanager
 def folded_transposes() -> Iterator[dict[bytes, list[tuple[str, int]]]]:
-    """Within this, every XNNPACK delegate that is lowered goes through `fold_transposes` before it is serialized.
+    """Within this, every XNNPACK delegate that is lowered goes through `fold_transposes` before it
+    is serialized.
 
-    Gives the nodes of each delegate, by the bytes that it became: their kind and debug handle, in order.
+    Gives the nodes of each delegate, by the bytes that it became: their kind and debug handle, in
+    order.
 
-    XNNPACK computes convolutions in NHWC; lowering puts a transpose before and after each, after all graph
-    passes have run, so the graph is the only place where NCHW → NHWC can meet the NHWC → NCHW that a
-    transformer has beside its convolution. ExecuTorch has no hook there: the serializer is wrapped while this lasts.
+    XNNPACK computes convolutions in NHWC; lowering puts a transpose before and after each, after
+    all graph passes have run, so the graph is the only place where NCHW → NHWC can meet the NHWC →
+    NCHW that a transformer has beside its convolution. ExecuTorch has no hook there: the serializer
+    is wrapped while this lasts.
     """
     serialize = xnnpack_preprocess.serialize_xnnpack_binary
     delegates: dict[bytes, list[tuple[str, int]]] = {}
@@ -27,7 +30,9 @@ def folded_transposes() -> Iterator[dict[bytes, list[tuple[str, int]]]]:
     def folding(graph, constants):
         fold_transposes(graph)
         content = serialize(graph, constants)
-        delegates[content] = [(type(n.xnode_union).__name__.removeprefix("XNN"), n.debug_handle) for n in graph.xnodes]
+        delegates[content] = [
+            (type(n.xnode_union).__name__.removeprefix("XNN"), n.debug_handle) for n in graph.xnodes
+        ]
         return content
 
     xnnpack_preprocess.serialize_xnnpack_binary = folding
@@ -38,7 +43,8 @@ def folded_transposes() -> Iterator[dict[bytes, list[tuple[str, int]]]]:
 
 
 def fold_transposes(graph: schema.XNNGraph) -> int:
-    """transpose(transpose(x)) → one transpose, or x where the order is kept; what nothing reads is removed.
+    """transpose(transpose(x)) → one transpose, or x where the order is kept; what nothing reads is
+    removed.
 
     Returns the number of operators removed. A transpose whose result leaves the delegate stays.
     """
@@ -79,7 +85,12 @@ def _fold_once(graph: schema.XNNGraph, external: set[int]) -> bool:
     ]
     removed = len(graph.xnodes) - len(kept)
     graph.xnodes = kept
-    ids = {getattr(n.xnode_union, f) for n in kept for f in n.xnode_union.__dataclass_fields__ if f.endswith("_id")}
+    ids = {
+        getattr(n.xnode_union, f)
+        for n in kept
+        for f in n.xnode_union.__dataclass_fields__
+        if f.endswith("_id")
+    }
     used = ids | external
     graph.xvalues = [v for v in graph.xvalues if _tensor(v).id_out in used]
     return changed or removed > 0

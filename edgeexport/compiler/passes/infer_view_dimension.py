@@ -1,4 +1,6 @@
-"""Keeps a dynamic program delegable: one -1 a view, and no expand that expands nothing (edge dialect)."""
+"""Keeps a dynamic program delegable: one -1 a view, and no expand that expands nothing (edge
+dialect).
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,10 @@ class InferViewDimension(ExportPass):
     def call(self, graph_module: torch.fx.GraphModule) -> EdgePassResult:
         changes = 0
         for node in list(graph_module.graph.nodes):
-            if node.op != "call_function" or node.target not in (edge.view_copy.default, edge.expand_copy.default):
+            if node.op != "call_function" or node.target not in (
+                edge.view_copy.default,
+                edge.expand_copy.default,
+            ):
                 continue
             source = node.args[0]
             if same_shape(source.meta["val"].shape, node.meta["val"].shape) and source.op == "call_function":

@@ -8,16 +8,21 @@ from torch.fx import Node
 from edgeexport.compiler.rewrite import Editor, PassResult, aten, is_symbolic, product, shape_of
 
 MAX_RANK = 6
-"""XNN_MAX_TENSOR_DIMS. The partitioner does not look: a delegate with more lowers, and does not load."""
+"""XNN_MAX_TENSOR_DIMS.
+
+The partitioner does not look: a delegate with more lowers, and does not load.
+"""
 
 _BINARY = (aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor)
 
 
 def lower_rank(program: ExportedProgram) -> PassResult:
-    """op(a, b) of rank above six → reshape(op(reshape(a), reshape(b))) with neighbouring dimensions merged.
+    """op(a, b) of rank above six → reshape(op(reshape(a), reshape(b))) with neighbouring dimensions
+    merged.
 
-    Dimensions are merged where each operand either has them all or is broadcast over them all: relative positions
-    of a video transformer, [B,h,t,y,x,1,k,1] + [B,h,t,y,x,1,1,k], have four dimensions in truth.
+    Dimensions are merged where each operand either has them all or is broadcast over them all:
+    relative positions of a video transformer, [B,h,t,y,x,1,k,1] + [B,h,t,y,x,1,1,k], have four
+    dimensions in truth.
 
     It does not fire when six dimensions do not do, or an operand would have two symbolic sizes.
     """

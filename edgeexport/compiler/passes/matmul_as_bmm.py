@@ -8,10 +8,12 @@ from edgeexport.compiler.rewrite import Editor, PassResult, aten, is_symbolic, p
 
 
 def matmul_as_bmm(program: ExportedProgram) -> PassResult:
-    """matmul(a [..., M, K], b [..., K, N]) with equal leading sizes → bmm over the merged leading sizes.
+    """matmul(a [..., M, K], b [..., K, N]) with equal leading sizes → bmm over the merged leading
+    sizes.
 
-    PyTorch's own decomposition expands both operands first; with a dynamic batch that expand is outside every
-    delegate. It does not fire on broadcast operands, or when a merged operand would have two symbolic sizes.
+    PyTorch's own decomposition expands both operands first; with a dynamic batch that expand is
+    outside every delegate. It does not fire on broadcast operands, or when a merged operand would
+    have two symbolic sizes.
     """
     editor = Editor(program)
     for node in editor.nodes(aten.matmul.default):
@@ -24,5 +26,7 @@ def matmul_as_bmm(program: ExportedProgram) -> PassResult:
         if any(sum(map(is_symbolic, s)) > 1 for s in (*merged, result)):
             continue
         operands = [editor.reshape(x, s, like=node) for x, s in zip((left, right), merged)]
-        editor.replace(node, editor.reshape(editor.call(aten.bmm.default, *operands, like=node), result, like=node))
+        editor.replace(
+            node, editor.reshape(editor.call(aten.bmm.default, *operands, like=node), result, like=node)
+        )
     return editor.finish()

@@ -11,8 +11,8 @@ from edgeexport.compiler.rewrite import Editor, PassResult, aten, is_symbolic, s
 def max_pool3d_as_max_pool2d(program: ExportedProgram) -> PassResult:
     """max_pool3d([B,C,T,H,W], kernel (1,h,w)) → max_pool2d over frames [B*T,C,H,W].
 
-    It does not fire when the window spans frames (kT, stride or padding in time above 1, 1, 0), on dilation or
-    ceil mode, or on a dynamic C, T, H or W.
+    It does not fire when the window spans frames (kT, stride or padding in time above 1, 1, 0), on
+    dilation or ceil mode, or on a dynamic C, T, H or W.
     """
     editor = Editor(program)
     for node in editor.nodes(aten.max_pool3d.default):
@@ -35,7 +35,10 @@ def _arguments(node: Node):
     given |= dict(node.kwargs)
     given["stride"] = given["stride"] or given["kernel_size"]
     kernel, stride, padding, dilation = (
-        list(given[n]) * (3 if len(given[n]) == 1 else 1) for n in ("kernel_size", "stride", "padding", "dilation")
+        list(given[n]) * (3 if len(given[n]) == 1 else 1)
+        for n in ("kernel_size", "stride", "padding", "dilation")
     )
-    flat = (kernel[0], stride[0], padding[0]) == (1, 1, 0) and dilation == [1, 1, 1] and not given["ceil_mode"]
+    flat = (
+        (kernel[0], stride[0], padding[0]) == (1, 1, 0) and dilation == [1, 1, 1] and not given["ceil_mode"]
+    )
     return given["input"], kernel[1:], stride[1:], padding[1:], flat and len(shape_of(given["input"])) == 5

@@ -14,11 +14,12 @@ from edgeexport.compiler.rewrite import Editor, PassResult, aten, is_symbolic, s
 
 
 def merge_layout(program: ExportedProgram) -> PassResult:
-    """reshape/permute chains with two or more permutations, or of rank above six → reshape, permute, reshape; or one reshape.
+    """reshape/permute chains with two or more permutations, or of rank above six → reshape,
+    permute, reshape; or one reshape.
 
     The sizes of the chain's source are split into factors; a permutation reorders factors, a
-    reshape groups them anew. What is left at the end is one reordering of the source's factors, often
-    none: head and window splits, and the transposes around a convolution, undo one another.
+    reshape groups them anew. What is left at the end is one reordering of the source's factors,
+    often none: head and window splits, and the transposes around a convolution, undo one another.
 
     It does not fire on another chain with one permutation, or where a reshape does not split into
     whole factors. A symbolic size stays one factor.
@@ -35,7 +36,9 @@ def merge_layout(program: ExportedProgram) -> PassResult:
 
 
 def _chain(node: Node) -> list[Node]:
-    """The layout operators that end in `node`, first to last; empty unless `node` is the end of its chain."""
+    """The layout operators that end in `node`, first to last; empty unless `node` is the end of its
+    chain.
+    """
     if not _moves(node) or any(_moves(user) for user in node.users):
         return []
     chain = [node]
@@ -67,7 +70,9 @@ def _merge(editor: Editor, node: Node, chain: list[Node]) -> Node | None:
         if step.target is aten.permute.default:
             dims = [dims[d] for d in permutation(step)]
         else:
-            dims = _regroup([leaf for dim in dims for factor in dim for leaf in factor.flat()], shape_of(step))
+            dims = _regroup(
+                [leaf for dim in dims for factor in dim for leaf in factor.flat()], shape_of(step)
+            )
             if dims is None:
                 return None
     before = [leaf for factor in origin for leaf in factor.flat() if not _is_one(leaf)]
@@ -89,7 +94,9 @@ def _merge(editor: Editor, node: Node, chain: list[Node]) -> Node | None:
 
 
 def _regroup(leaves: list[_Factor], shape: tuple) -> list[list[_Factor]] | None:
-    """The factors as dimensions of `shape`, splitting where needed; None where they do not divide."""
+    """The factors as dimensions of `shape`, splitting where needed; None where they do not
+    divide.
+    """
     leaves = [leaf for leaf in leaves if not _is_one(leaf)]
     dims = []
     for size in shape:
@@ -111,7 +118,9 @@ def _regroup(leaves: list[_Factor], shape: tuple) -> list[list[_Factor]] | None:
 
 
 def _divides(part, whole) -> bool:
-    """Whether `part` is a factor of `whole` for every value of their symbols; asked without a guard."""
+    """Whether `part` is a factor of `whole` for every value of their symbols; asked without a
+    guard.
+    """
     part, whole = (sympy.sympify(v.node.expr if is_symbolic(v) else v) for v in (part, whole))
     return sympy.fraction(whole / part)[1] == 1
 

@@ -9,13 +9,14 @@ from edgeexport.compiler.rewrite import Editor, PassResult, aten, only_user
 
 
 def merge_pointwise(program: ExportedProgram) -> PassResult:
-    """conv2d(conv2d(x, W1, b1), W2, b2), both 1 x 1 → conv2d(x, W2 W1, W2 b1 + b2), computed in float64.
+    """conv2d(conv2d(x, W1, b1), W2, b2), both 1 x 1 → conv2d(x, W2 W1, W2 b1 + b2), computed in
+    float64.
 
     A feature pyramid widens to its own width and a decoder narrows it again: 96 → 256 → 32 channels
     at full resolution is 96 → 32 in truth.
 
-    It does not fire when the first has another user, when either has a stride, padding or groups, when a
-    weight is not constant, or when the merged one would take more multiplications.
+    It does not fire when the first has another user, when either has a stride, padding or groups,
+    when a weight is not constant, or when the merged one would take more multiplications.
     """
     editor = Editor(program)
     for outer in editor.nodes(aten.conv2d.default):
@@ -27,8 +28,15 @@ def merge_pointwise(program: ExportedProgram) -> PassResult:
         if wide_out * narrow_in >= middle * (wide_out + narrow_in):
             continue
         biases = [editor.value(n.args[2]) if len(n.args) > 2 else None for n in (inner, outer)]
-        bias = sum(b for b in (second @ biases[0].double() if biases[0] is not None else None, biases[1]) if b is not None)
-        args = [inner.args[0], editor.constant(f"{outer.args[1].name}_merged", (second @ first).float()[:, :, None, None])]
+        bias = sum(
+            b
+            for b in (second @ biases[0].double() if biases[0] is not None else None, biases[1])
+            if b is not None
+        )
+        args = [
+            inner.args[0],
+            editor.constant(f"{outer.args[1].name}_merged", (second @ first).float()[:, :, None, None]),
+        ]
         if not isinstance(bias, int):
             args.append(editor.constant(f"{outer.args[1].name}_merged_bias", bias.float()))
         editor.replace(outer, editor.call(aten.conv2d.default, *args, like=outer))
@@ -36,7 +44,9 @@ def merge_pointwise(program: ExportedProgram) -> PassResult:
 
 
 def is_pointwise(editor: Editor, node: Node) -> bool:
-    """A 1 x 1 convolution in float32 with constant weights and default stride, padding, dilation and groups."""
+    """A 1 x 1 convolution in float32 with constant weights and default stride, padding, dilation
+    and groups.
+    """
     if node.target is not aten.conv2d.default or node.kwargs:
         return False
     weight = editor.value(node.args[1])

@@ -10,10 +10,11 @@ from edgeexport.compiler.rewrite import Editor, PassResult, aten, is_symbolic, s
 
 
 def merge_slices(program: ExportedProgram) -> PassResult:
-    """cat([.., x[a:b], x[b:c], ..], dim), sliced along dim → cat([.., x[a:c], ..], dim); the whole of x → x.
+    """cat([.., x[a:b], x[b:c], ..], dim), sliced along dim → cat([.., x[a:c], ..], dim); the whole
+    of x → x.
 
-    Blocks that split their channels, work on one part and concatenate all of them (CSP, YOLO's C2f) do
-    this: two copies less.
+    Blocks that split their channels, work on one part and concatenate all of them (CSP, YOLO's C2f)
+    do this: two copies less.
 
     It does not fire along a dynamic dimension, or on slices of different tensors or out of order.
     """
@@ -30,12 +31,21 @@ def merge_slices(program: ExportedProgram) -> PassResult:
                 merged.append(part)
         if len(merged) < len(parts):
             operands = [_operand(editor, node, dim, *part) for part in merged]
-            editor.replace(node, operands[0] if len(operands) == 1 else editor.call(aten.cat.default, operands, dim, like=node))
+            editor.replace(
+                node,
+                (
+                    operands[0]
+                    if len(operands) == 1
+                    else editor.call(aten.cat.default, operands, dim, like=node)
+                ),
+            )
     return editor.finish()
 
 
 def _part(node: Node, dim: int) -> tuple[Node, int | None, int | None]:
-    """(tensor, start, stop) of a slice along `dim`; a whole tensor has its own bounds, none where they are dynamic."""
+    """(tensor, start, stop) of a slice along `dim`; a whole tensor has its own bounds, none where
+    they are dynamic.
+    """
     found = slice_bounds(node)
     if found is not None and found[0] == dim:
         return node.args[0], *found[1:]

@@ -18,7 +18,11 @@ def select_as_slice(program: ExportedProgram) -> PassResult:
         source, dim, index = node.args
         shape, result = shape_of(source), shape_of(node)
         dim %= len(shape)
-        if not isinstance(index, int) or not node.meta["val"].is_floating_point() or sum(map(is_symbolic, result)) > 1:
+        if (
+            not isinstance(index, int)
+            or not node.meta["val"].is_floating_point()
+            or sum(map(is_symbolic, result)) > 1
+        ):
             continue
         if index < 0:
             if is_symbolic(shape[dim]):

@@ -68,7 +68,13 @@ def _identity_of(node: Node) -> Node | None:
         return node.args[1] if same_shape(new.shape, after.shape) and new.dtype == after.dtype else None
     if node.target in _CASTS:
         return source if before.dtype == after.dtype and before.device == after.device else None
-    shaped = (aten.slice.Tensor, aten.expand.default, aten.repeat.default, aten.repeat_interleave.self_int, *VIEWS)
+    shaped = (
+        aten.slice.Tensor,
+        aten.expand.default,
+        aten.repeat.default,
+        aten.repeat_interleave.self_int,
+        *VIEWS,
+    )
     if node.target in shaped and same_shape(before.shape, after.shape):
         return source
     return None
@@ -90,7 +96,9 @@ def _simplify_view(editor: Editor, node: Node) -> None:
 
 
 def _simplify_permute(editor: Editor, node: Node) -> None:
-    """Write as one `permute` of the first input of a chain of permutations; none where the order is kept."""
+    """Write as one `permute` of the first input of a chain of permutations; none where the order is
+    kept.
+    """
     order = permutation(node)
     source = node.args[0]
     if source.target is aten.permute.default:

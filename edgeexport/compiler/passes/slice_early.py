@@ -9,8 +9,13 @@ from edgeexport.compiler.passes.simplify_layout import permutation
 from edgeexport.compiler.rewrite import Editor, PassResult, aten, is_symbolic, shape_of
 
 _UNARY = (
-    aten.gelu.default, aten.relu.default, aten.sigmoid.default, aten.tanh.default, aten.rsqrt.default, aten.silu.default,
-)  # fmt: skip
+    aten.gelu.default,
+    aten.relu.default,
+    aten.sigmoid.default,
+    aten.tanh.default,
+    aten.rsqrt.default,
+    aten.silu.default,
+)
 _BINARY = (aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor)
 _ROWWISE = (aten.linear.default, aten.softmax.int, aten.layer_norm.default)
 
@@ -18,8 +23,9 @@ _ROWWISE = (aten.linear.default, aten.softmax.int, aten.layer_norm.default)
 def slice_early(program: ExportedProgram) -> PassResult:
     """slice(f(x), dim, a, b) → f(slice(x, dim, a, b)), as far back as it goes.
 
-    f: elementwise; linear, softmax and layer norm when another than the last dimension is sliced; bmm in
-    its rows; a permutation; a reshape that leaves the dimension as it is; a concatenation, of which one part is taken.
+    f: elementwise; linear, softmax and layer norm when another than the last dimension is sliced;
+    bmm in its rows; a permutation; a reshape that leaves the dimension as it is; a concatenation,
+    of which one part is taken.
 
     A classifier that reads the class token computes the last block's attention and MLP for
     that token alone: 5 % of an MViT.
@@ -110,7 +116,9 @@ def _cuttable(operand, node: Node, dim: int) -> bool:
 
 
 def _before_reshape(editor: Editor, node: Node, dim: int, cut) -> Node | None:
-    """A reshape that has the sliced size at the same distance from the front or the back, untouched."""
+    """A reshape that has the sliced size at the same distance from the front or the back,
+    untouched.
+    """
     before, after = shape_of(node.args[0]), shape_of(node)
     size = after[dim]
     # Untouched from the back: equal trailing sizes up to and including the dimension.

@@ -8,7 +8,8 @@ from edgeexport.compiler.rewrite import Editor, PassResult, aten, shape_of
 
 
 def softmax_over_last(program: ExportedProgram) -> PassResult:
-    """softmax(x, dim) → permute(softmax(permute(x), -1)) for any dim but the last; log_softmax is left alone.
+    """softmax(x, dim) → permute(softmax(permute(x), -1)) for any dim but the last; log_softmax is
+    left alone.
 
     XNNPACK has a softmax over the last dimension only. Detectors take one over the bins of a
     distribution in dimension 1.

@@ -15,8 +15,8 @@ _SPLITS = (aten.chunk.default, aten.split.Tensor, aten.split.sizes, aten.split_w
 def split_as_slice(program: ExportedProgram) -> PassResult:
     """chunk, split (x, ..., dim)[i] → slice(x, dim, start of part i, end of part i).
 
-    It does not fire when the dimension is dynamic, on integer tensors (no delegate takes them), or when the
-    parts are returned or passed on as a list.
+    It does not fire when the dimension is dynamic, on integer tensors (no delegate takes them), or
+    when the parts are returned or passed on as a list.
     """
     editor = Editor(program)
     for node in editor.nodes(*_SPLITS):

@@ -51,7 +51,9 @@ def _match(editor: Editor, linear: Node):
 
 
 def _takers(node: Node) -> tuple[dict[int, list[Node]], int]:
-    """The nodes that take element i of one dimension of `node`, and that dimension; empty if it is used otherwise."""
+    """The nodes that take element i of one dimension of `node`, and that dimension; empty if it is
+    used otherwise.
+    """
     rank = len(shape_of(node))
     user = only_user(node)
     if user is not None and user.target is aten.unbind.int:
@@ -73,7 +75,9 @@ def _takers(node: Node) -> tuple[dict[int, list[Node]], int]:
     return takers, dim
 
 
-def _split(editor: Editor, linear: Node, view: Node, permute: Node | None, takers, parts: int, position: int) -> None:
+def _split(
+    editor: Editor, linear: Node, view: Node, permute: Node | None, takers, parts: int, position: int
+) -> None:
     source, weight = linear.args[:2]
     bias = linear.args[2] if len(linear.args) > 2 else None
     rows = editor.value(weight).chunk(parts)

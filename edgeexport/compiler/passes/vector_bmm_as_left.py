@@ -1,4 +1,6 @@
-"""Lets a stored matrix be the left operand of a product with one vector, where XNNPACK reads it as it lies."""
+"""Lets a stored matrix be the left operand of a product with one vector, where XNNPACK reads it as
+it lies.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,15 @@ from edgeexport.compiler.rewrite import Editor, PassResult, aten, is_symbolic, s
 
 
 def vector_bmm_as_left(program: ExportedProgram) -> PassResult:
-    """bmm(a [B,1,K], b), b = transpose of m [B,N,K] → reshape(bmm(m, reshape(a, [B,K,1])), [B,1,N]).
+    """bmm(a [B,1,K], b), b = transpose of m [B,N,K] → reshape(bmm(m, reshape(a, [B,K,1])),
+    [B,1,N]).
 
-    XNNPACK packs the right operand of every product anew: for the scores of one query over 1500 cached keys that is more work than
-    the product. As the left operand the keys are read in place, and the query is what is packed.
+    XNNPACK packs the right operand of every product anew: for the scores of one query over 1500
+    cached keys that is more work than the product. As the left operand the keys are read in place,
+    and the query is what is packed.
 
-    It does not fire when a has more than one row, when b is stored as it is used (the transpose would have to be made), when the
-    transpose has other users, or when a size is symbolic.
+    It does not fire when a has more than one row, when b is stored as it is used (the transpose
+    would have to be made), when the transpose has other users, or when a size is symbolic.
     """
     editor = Editor(program)
     for node in editor.nodes(aten.bmm.default):
@@ -29,14 +33,23 @@ def vector_bmm_as_left(program: ExportedProgram) -> PassResult:
             continue
         left = editor.reshape(stored, (batch, columns, inner), like=node)
         right = editor.reshape(vector, (batch, inner, 1), like=node)
-        editor.replace(node, editor.reshape(editor.call(aten.bmm.default, left, right, like=node), (batch, 1, columns), like=node))
+        editor.replace(
+            node,
+            editor.reshape(
+                editor.call(aten.bmm.default, left, right, like=node), (batch, 1, columns), like=node
+            ),
+        )
     return editor.finish()
 
 
 def _stored(matrix: Node) -> Node | None:
-    """m of `transpose of m`, or of a reshape of that which only merges leading dimensions; None for anything else."""
+    """m of `transpose of m`, or of a reshape of that which only merges leading dimensions; None for
+    anything else.
+    """
     last = matrix
-    if matrix.target is aten.reshape.default and tuple(shape_of(matrix)[1:]) == tuple(shape_of(matrix.args[0])[-2:]):
+    if matrix.target is aten.reshape.default and tuple(shape_of(matrix)[1:]) == tuple(
+        shape_of(matrix.args[0])[-2:]
+    ):
         last = matrix.args[0]
     rank = len(shape_of(last))
     swap = [*range(rank - 2), rank - 1, rank - 2]

@@ -1,1 +1,4 @@
-"""Targets, one a file: TARGET and PRECISIONS as literals for the catalogue, and `recipe(precision)`."""
+"""Targets, one a file:
+
+TARGET and PRECISIONS as literals for the catalogue, and `recipe(precision)`.
+"""

@@ -17,27 +17,55 @@ SUMMARY = "AOTInductor .pt2 for servers (x86-64 CPUs, CUDA)"
 PRECISIONS = ("fp32",)
 DEVICES = ("cpu", "cuda")
 
-# The generic clean-up that the edge has too. Attention stays as it was captured: PyTorch's own fused kernel runs it.
-PASSES = (strip_assertions, simplify_layout, fold_constants, merge_pointwise, slice_early, simplify_layout, channels_last, contiguous_outputs)
+# The generic clean-up that the edge has too. Attention stays as it was captured: PyTorch's own
+# fused kernel runs it.
+PASSES = (
+    strip_assertions,
+    simplify_layout,
+    fold_constants,
+    merge_pointwise,
+    slice_early,
+    simplify_layout,
+    channels_last,
+    contiguous_outputs,
+)
 
 INDUCTOR = {
     "aot_inductor.package": True,
     # Weights lie in the package once, for all methods, and are shared in memory.
     "aot_inductor.package_constants_in_so": False,
     "aot_inductor.package_constants_on_disk_format": "pickle_weights",
-    # Traced sizes start at 2; the lower bound that would be checked is that, not the declared one. The wrapper checks it.
+    # Traced sizes start at 2; the lower bound that would be checked is that, not the declared one.
+    # The wrapper checks it.
     "aot_inductor.check_lowerbound": False,
 }
-# What oneDNN's two-dimensional convolutions want. By itself Inductor chooses it where torch.backends.mkldnn is on, which it is not while this compiles
-# (guards.py). It takes every tensor of four dimensions for an image: with it MViT's attention, which has no such convolution, takes a fifth longer.
+# What oneDNN's two-dimensional convolutions want. By itself Inductor chooses it where
+# torch.backends.mkldnn is on, which it is not while this compiles (guards.py). It takes every
+# tensor of four dimensions for an image: with it MViT's attention, which has no such convolution,
+# takes a fifth longer.
 CPU_IMAGES = {"force_layout_optimization": True}
-# The pass (joint_graph.py of torch 2.13) that makes scaled_dot_product_attention of attention written out. A text decoder asks of few tokens, whose answer is
-# then computed by the kernel's fallback: it copies all keys, transposed and scaled, at every call (Whisper tiny, 1 token: 1.6 of 16 ms).
+# The pass (joint_graph.py of torch 2.13) that makes scaled_dot_product_attention of attention
+# written out. A text decoder asks of few tokens, whose answer is then computed by the kernel's
+# fallback: it copies all keys, transposed and scaled, at every call (Whisper tiny, 1 token: 1.6 of
+# 16 ms).
 STATE = {"disabled_passes": "PASS_PATTERN_0"}
 
 
 def recipe(precision: str, cpu_isa: str = "x86-64-v3", device: str = "cpu") -> ServerRecipe:
-    """The recipe for a precision of PRECISIONS. Raises UsageError for a CPU level or a device that is not one."""
+    """The recipe for a precision of PRECISIONS.
+
+    Raises UsageError for a CPU level or a device that is not one.
+    """
     if device not in DEVICES:
         raise UsageError(f"There is no device '{device}'. There are: {', '.join(DEVICES)}.")
-    return ServerRecipe("aoti", precision, ".pt2", PASSES, device, level(cpu_isa), INDUCTOR, CPU_IMAGES if device == "cpu" else {}, STATE)
+    return ServerRecipe(
+        "aoti",
+        precision,
+        ".pt2",
+        PASSES,
+        device,
+        level(cpu_isa),
+        INDUCTOR,
+        CPU_IMAGES if device == "cpu" else {},
+        STATE,
+    )

@@ -73,7 +73,9 @@ PASSES = (
 
 
 def recipe(precision: str, etrecord: bool = False) -> EdgeRecipe:
-    """The recipe for a precision of PRECISIONS; with `etrecord` it keeps an ETRecord of each method beside the program."""
+    """The recipe for a precision of PRECISIONS; with `etrecord` it keeps an ETRecord of each method
+    beside the program.
+    """
     return EdgeRecipe(
         name="xnnpack",
         precision=precision,
@@ -87,19 +89,28 @@ def recipe(precision: str, etrecord: bool = False) -> EdgeRecipe:
 
 
 class TensorLimits:
-    """Mixed into every rule: refuses what XNNPACK's tensors cannot be, and upstream's rules do not ask.
+    """Mixed into every rule: refuses what XNNPACK's tensors cannot be, and upstream's rules do not
+    ask.
 
-    More than six dimensions; and an unsqueeze of two dynamic sizes, which is a reshape that would have to infer both.
+    More than six dimensions; and an unsqueeze of two dynamic sizes, which is a reshape that would
+    have to infer both.
     """
 
     def check_constraints(self, node, ep):
         values = [n.meta.get("val") for n in (node, *node.all_input_nodes)]
         rank = max((v.dim() for v in values if isinstance(v, torch.Tensor)), default=0)
         if rank > MAX_RANK:
-            generic_node_configs.why(node, f"XNNPACK has tensors of up to {MAX_RANK} dimensions, this has {rank}")
+            generic_node_configs.why(
+                node, f"XNNPACK has tensors of up to {MAX_RANK} dimensions, this has {rank}"
+            )
             return False
-        if "unsqueeze" in self.target_name and sum(isinstance(s, torch.SymInt) for s in node.meta["val"].shape) > 1:
-            generic_node_configs.why(node, "XNNPACK's reshape infers one dimension, this has two dynamic ones")
+        if (
+            "unsqueeze" in self.target_name
+            and sum(isinstance(s, torch.SymInt) for s in node.meta["val"].shape) > 1
+        ):
+            generic_node_configs.why(
+                node, "XNNPACK's reshape infers one dimension, this has two dynamic ones"
+            )
             return False
         return super().check_constraints(node, ep)
 
@@ -121,17 +132,24 @@ class StaticDimensionSliceConfig(SliceCopyConfig):
 
 
 class RepeatedCatConfig(CatConfig):
-    """Takes a concatenation of a tensor with itself. Upstream counts different tensors, and finds one."""
+    """Takes a concatenation of a tensor with itself.
+
+    Upstream counts different tensors, and finds one.
+    """
 
     def check_constraints(self, node, ep):
-        return super().check_constraints(node, ep) or (self.check_common_constraints(node, ep) and len(node.args[0]) > 1)
+        return super().check_constraints(node, ep) or (
+            self.check_common_constraints(node, ep) and len(node.args[0]) > 1
+        )
 
 
 _RELAXED = {SliceCopyConfig: StaticDimensionSliceConfig, CatConfig: RepeatedCatConfig}
 
 
 class DynamicPartitioner(XnnpackPartitioner):
-    """XNNPACK's partitioner with relaxed slices and concatenations, limits on tensors, its reasons kept (`reasons`, by node name), and less tracing."""
+    """XNNPACK's partitioner with relaxed slices and concatenations, limits on tensors, its reasons
+    kept (`reasons`, by node name), and less tracing.
+    """
 
     def __init__(self):
         rules = [_RELAXED.get(c, c) for c in ALL_PARTITIONER_CONFIGS]
@@ -143,13 +161,17 @@ class DynamicPartitioner(XnnpackPartitioner):
             return super().partition(exported_program)
 
     def transform_for_pre_decomposition(self, exported_program):
-        """Drops the provenance chains that every later trace would copy, node by node (a tenth of lowering)."""
+        """Drops the provenance chains that every later trace would copy, node by node (a tenth of
+        lowering).
+        """
         for node in exported_program.graph.nodes:
             node.meta.pop("from_node", None)
         return super().transform_for_pre_decomposition(exported_program)
 
     def ops_to_not_decompose(self, ep):
-        """Without the per-node filter when no node needs it: with one, ExecuTorch traces the program twice more."""
+        """Without the per-node filter when no node needs it: with one, ExecuTorch traces the
+        program twice more.
+        """
         operators, keep = super().ops_to_not_decompose(ep)
         candidates = [n for n in ep.graph.nodes if n.op == "call_function" and n.target in operators]
         return operators, None if all(keep(n) for n in candidates) else keep
@@ -157,9 +179,14 @@ class DynamicPartitioner(XnnpackPartitioner):
 
 @contextlib.contextmanager
 def _recorded(reasons: dict[str, str]) -> Iterator[None]:
-    """Keep what the partitioner's rules log about nodes they refuse; ExecuTorch offers it nowhere else."""
+    """Keep what the partitioner's rules log about nodes they refuse; ExecuTorch offers it nowhere
+    else.
+    """
     rules = "executorch.backends.xnnpack.partition.config"
-    loggers = [logging.getLogger(f"{rules}.{part}") for part in ("generic_node_configs", "gemm_configs", "node_configs")]
+    loggers = [
+        logging.getLogger(f"{rules}.{part}")
+        for part in ("generic_node_configs", "gemm_configs", "node_configs")
+    ]
     before = [(log.level, log.propagate) for log in loggers]
     handler = _ReasonHandler(reasons)
     for log in loggers:

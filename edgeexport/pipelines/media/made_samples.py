@@ -1,4 +1,6 @@
-"""What pipelines are run on where nobody gave anything: a made photo, sound or film, the same every time."""
+"""What pipelines are run on where nobody gave anything: a made photo, sound or film, the same every
+time.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from edgeexport.method import Option, Pipeline
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large samples are: width and height of photos and frames in pixels, the number of frames, the length of a sound."""
+    """How large samples are: width and height of photos and frames in pixels, the number of frames,
+    the length of a sound.
+    """
 
     photo: tuple[int, int] = (640, 480)
     frame: tuple[int, int] = (320, 256)
@@ -20,8 +24,11 @@ class Sizes:
     sound_s: float = 5.0
 
 
-def options_of(pipeline: Pipeline, folder: Path, given: Mapping[str, Any], sizes: Sizes = Sizes()) -> tuple[dict[str, Any], dict[str, Path]]:
-    """The options to run a pipeline with: what is `given` by option name, else samples, made in `folder`, else defaults.
+def options_of(
+    pipeline: Pipeline, folder: Path, given: Mapping[str, Any], sizes: Sizes = Sizes()
+) -> tuple[dict[str, Any], dict[str, Path]]:
+    """The options to run a pipeline with: what is `given` by option name, else samples, made in
+    `folder`, else defaults.
 
     Returns them with the files that the pipeline will write, by the option's name.
     """

@@ -11,7 +11,10 @@ FRAME_LIMIT_PIXELS = 500_000_000
 
 
 def read_photo(path: str | Path):
-    """A photo as a PIL image in RGB, upright as its EXIF says. Raises InputError for what is not an image."""
+    """A photo as a PIL image in RGB, upright as its EXIF says.
+
+    Raises InputError for what is not an image.
+    """
     from PIL import Image, ImageOps
 
     path = Path(path)
@@ -23,12 +26,19 @@ def read_photo(path: str | Path):
             return ImageOps.exif_transpose(image).convert("RGB")
     except Image.DecompressionBombError as error:
         raise InputError(f"{path} is too large ({error}). Scale it down first.") from error
-    except (OSError, SyntaxError, ValueError, ModuleNotFoundError) as error:  # the last from Ultralytics, which patches Image.open
+    except (
+        OSError,
+        SyntaxError,
+        ValueError,
+        ModuleNotFoundError,
+    ) as error:  # the last from Ultralytics, which patches Image.open
         raise InputError(f"{path} is not an image that can be read ({error}).") from error
 
 
 def to_tensor(image, width: int, height: int, mean, std, resample=None):
-    """A PIL image, resized (bilinear, or by `resample` of PIL; antialiased) and normalised: float32 [1,3,height,width], contiguous."""
+    """A PIL image, resized (bilinear, or by `resample` of PIL; antialiased) and normalised: float32
+    [1,3,height,width], contiguous.
+    """
     import numpy as np
     import torch
     from PIL import Image
@@ -48,9 +58,15 @@ def write_png(image, path: str | Path) -> None:
 
 
 def caption_of(manifest: dict, said: str, random: str) -> str:
-    """What stands below an overlay: what made it, what it says, and the weights; `random` is what random ones make of it."""
+    """What stands below an overlay: what made it, what it says, and the weights; `random` is what
+    random ones make of it.
+    """
     weights = manifest["weights"]
-    source = f"RANDOM weights, seed {weights['seed']}: {random}" if weights["source"] == "random" else weights["origin"]
+    source = (
+        f"RANDOM weights, seed {weights['seed']}: {random}"
+        if weights["source"] == "random"
+        else weights["origin"]
+    )
     return f"{manifest['model']['name']} {manifest['target']} {manifest['precision']}, {said} ({source})"
 
 
@@ -61,7 +77,9 @@ def with_caption(image, caption: str):
     size = text_size(image)
     canvas = Image.new("RGB", (image.width, image.height + 2 * size), "black")
     canvas.paste(image, (0, 0))
-    ImageDraw.Draw(canvas).text((size // 2, image.height + size // 3), caption, fill="white", font=ImageFont.load_default(size))
+    ImageDraw.Draw(canvas).text(
+        (size // 2, image.height + size // 3), caption, fill="white", font=ImageFont.load_default(size)
+    )
     return canvas
 
 
@@ -71,7 +89,9 @@ def text_size(image) -> int:
 
 
 def draw_overlay(photo, mask, points, labels, caption: str):
-    """The photo with a mask [H,W] of bool tinted and outlined, prompts drawn, and a caption below."""
+    """The photo with a mask [H,W] of bool tinted and outlined, prompts drawn, and a caption
+    below.
+    """
     import numpy as np
     from PIL import Image, ImageDraw
 
@@ -91,5 +111,7 @@ def draw_overlay(photo, mask, points, labels, caption: str):
         if label in (0, 1):
             radius = size // 2
             colour = "lime" if label == 1 else "red"
-            draw.ellipse([x - radius, y - radius, x + radius, y + radius], fill=colour, outline="white", width=2)
+            draw.ellipse(
+                [x - radius, y - radius, x + radius, y + radius], fill=colour, outline="white", width=2
+            )
     return with_caption(overlay, caption)

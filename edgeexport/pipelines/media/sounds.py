@@ -10,10 +10,12 @@ _BLOCK_SECONDS = 30
 
 
 def read_sound(path: str | Path, sampling_rate_hz: int):
-    """A sound file (WAV, FLAC, OGG, MP3 ...) of any length, rate and number of channels: mono float32 [samples] as numpy.
+    """A sound file (WAV, FLAC, OGG, MP3 ...) of any length, rate and number of channels: mono
+    float32 [samples] as numpy.
 
-    Read and resampled in blocks, so that an hour needs little more than its own samples. Raises InputError for
-    what is not sound, has none, or holds values that are no numbers; UsageError without the extra [audio].
+    Read and resampled in blocks, so that an hour needs little more than its own samples. Raises
+    InputError for what is not sound, has none, or holds values that are no numbers; UsageError
+    without the extra [audio].
     """
     import numpy as np
 
@@ -28,7 +30,9 @@ def read_sound(path: str | Path, sampling_rate_hz: int):
             parts = [resampler.resample_chunk(block.mean(axis=1)) for block in blocks]
             parts.append(resampler.resample_chunk(np.zeros(0, dtype=np.float32), last=True))
     except soundfile.LibsndfileError as error:
-        raise InputError(f"{path} is not a sound file that can be read ({error.error_string.rstrip('.')}).") from error
+        raise InputError(
+            f"{path} is not a sound file that can be read ({error.error_string.rstrip('.')})."
+        ) from error
     sound = np.concatenate(parts)
     if not len(sound):
         raise InputError(f"{path} holds no sound: it has 0 samples.")

@@ -1,4 +1,6 @@
-"""Artifacts as libraries for apps: the program, a typed API, and pre- and post-processing in the platform's own language."""
+"""Artifacts as libraries for apps: the program, a typed API, and pre- and post-processing in the
+platform's own language.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,10 @@ COPYLEFT = ("AGPL", "GPL")
 
 @dataclass(frozen=True)
 class Request:
-    """What a platform writes a package from. `pipeline` is one of the platform's PIPELINES, or None; `runtime_version` is ExecuTorch's; `notes` are for whoever uses it.
+    """What a platform writes a package from.
+
+    `pipeline` is one of the platform's PIPELINES, or None; `runtime_version` is ExecuTorch's;
+    `notes` are for whoever uses it.
 
     With `on_demand` the package is without the program, which the app fetches.
     """
@@ -77,19 +82,25 @@ def package(
     force: bool = False,
     progress: Progress | None = None,
 ) -> Package:
-    """Write the artifact at `path` as a library project for `platform` into `out`, by default beside the artifact.
+    """Write the artifact at `path` as a library project for `platform` into `out`, by default
+    beside the artifact.
 
-    `app_id` is the package name of its code, `runtime_version` the ExecuTorch that the app has (default: the one that built the program). `zipped` writes
-    the project into a .zip too, `classes` is a jar of the project's compiled classes to make a platform's own file of. With `on_demand` the program is not in
-    the app, which fetches it when it is first used. Random weights and failed checks are refused unless allowed.
-    Raises UsageError and its kin before any work for what cannot be; nothing half-written is left.
+    `app_id` is the package name of its code, `runtime_version` the ExecuTorch that the app has
+    (default: the one that built the program). `zipped` writes the project into a .zip too,
+    `classes` is a jar of the project's compiled classes to make a platform's own file of. With
+    `on_demand` the program is not in the app, which fetches it when it is first used. Random
+    weights and failed checks are refused unless allowed. Raises UsageError and its kin before any
+    work for what cannot be; nothing half-written is left.
     """
     progress = progress or Progress()
     writer = _platform(platform)
     artifact = open_artifact(path, ".pte")
     _refuse_program(artifact, writer, allow_random, allow_failed)
     if on_demand and not getattr(writer, "ON_DEMAND", False):
-        raise UsageError(f"--on-demand is for a platform whose packages can fetch their program: android. A package for {platform} has it inside.")
+        raise UsageError(
+            "--on-demand is for a platform whose packages can fetch their program: android. A package for"
+            f" {platform} has it inside."
+        )
     out = Path(out) if out is not None else _beside(Path(path)) / platform
     refuse_inside(out, Path(path))
     request = replace(_request(artifact, writer, app_id, runtime_version), on_demand=on_demand)
@@ -98,18 +109,24 @@ def package(
 
     with staged(out, force, PACKAGE) as staging, foreign_errors(str(out)), contextlib.ExitStack() as stack:
         with progress.step("record what it answers"):
-            golden.write(golden.record(artifact, pipeline=request.pipeline is not None), staging.folder / writer.GOLDEN)
+            golden.write(
+                golden.record(artifact, pipeline=request.pipeline is not None), staging.folder / writer.GOLDEN
+            )
         with progress.step(f"write the project for {platform}"):
             writer.write(request, staging.folder)
             _write_record(request, platform, staging.folder)
-        partial = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=f".{out.name}.partial-", dir=out.parent)))
+        partial = Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix=f".{out.name}.partial-", dir=out.parent))
+        )
         for extra in extras:
             with progress.step(f"write {extra.path.name}"):
                 extra.write(request, staging.folder, partial / extra.path.name)
         staging.publish()
         for extra in extras:
             (partial / extra.path.name).replace(extra.path)
-    return Package(out, tuple(extra.path for extra in extras), request.app_id, request.pipeline, request.notes)
+    return Package(
+        out, tuple(extra.path for extra in extras), request.app_id, request.pipeline, request.notes
+    )
 
 
 def known_platforms() -> list[str]:
@@ -124,30 +141,49 @@ def _platform(name: str) -> ModuleType:
 
 
 def _refuse_program(artifact: Artifact, writer: ModuleType, allow_random: bool, allow_failed: bool) -> None:
-    """Raise UsageError for a program that no app should have, or that the platform's runtime does not run."""
+    """Raise UsageError for a program that no app should have, or that the platform's runtime does
+    not run.
+    """
     from edgeexport.artifact.pte import read_methods
 
     refuse_unready(artifact, allow_random, allow_failed)
     manifest = artifact.manifest
     backends = {backend for method in read_methods(artifact.program_path) for backend in method.backends}
     if backends - writer.BACKENDS:
-        raise UsageError(f"{artifact.name} needs {', '.join(sorted(backends - writer.BACKENDS))}, which {writer.RUNTIME} does not have. It has {', '.join(writer.BACKENDS)}.")
+        raise UsageError(
+            f"{artifact.name} needs {', '.join(sorted(backends - writer.BACKENDS))}, which {writer.RUNTIME}"
+            f" does not have. It has {', '.join(writer.BACKENDS)}."
+        )
     for entry in manifest["methods"]:
         for spec in (*entry["inputs"], *entry["outputs"]):
             if spec["dtype"] not in writer.DTYPES:
-                raise UsageError(f"'{spec['name']}' of '{entry['name']}' is {spec['dtype']}, which a package has no tensors of. It has {', '.join(writer.DTYPES)}.")
+                raise UsageError(
+                    f"'{spec['name']}' of '{entry['name']}' is {spec['dtype']}, which a package has no"
+                    f" tensors of. It has {', '.join(writer.DTYPES)}."
+                )
 
 
 def refuse_unready(artifact: Artifact, allow_random: bool, allow_failed: bool) -> None:
-    """Raise UsageError for an artifact that no app should have: one for servers, and unless allowed one that failed its checks or has random weights."""
+    """Raise UsageError for an artifact that no app should have: one for servers, and unless allowed
+    one that failed its checks or has random weights.
+    """
     manifest = artifact.manifest
     if artifact.program_path.suffix != ".pte":
-        raise UsageError(f"{artifact.name} holds {manifest['program']}, which is for servers. Build the model with --target xnnpack and package that.")
+        raise UsageError(
+            f"{artifact.name} holds {manifest['program']}, which is for servers. Build the model with"
+            " --target xnnpack and package that."
+        )
     failed = dict.fromkeys(f["check"] for f in manifest["findings"] if not f["passed"])
     if failed and not allow_failed:
-        raise UsageError(f"{artifact.name} failed its checks ({', '.join(failed)}), so no app should have it. Give --allow-failed to look into it there.")
+        raise UsageError(
+            f"{artifact.name} failed its checks ({', '.join(failed)}), so no app should have it. Give"
+            " --allow-failed to look into it there."
+        )
     if manifest["weights"]["source"] == "random" and not allow_random:
-        raise UsageError(f"{artifact.name} has random weights: what it says means nothing. Build it with a checkpoint, or give --allow-random to try the app around it.")
+        raise UsageError(
+            f"{artifact.name} has random weights: what it says means nothing. Build it with a checkpoint, or"
+            " give --allow-random to try the app around it."
+        )
 
 
 def _beside(path: Path) -> Path:
@@ -159,10 +195,15 @@ def refuse_inside(out: Path, artifact: Path) -> None:
     """Raise ArtifactError for an output that is in the folder of the artifact, or is it."""
     inner, outer = out.resolve(), artifact.resolve()
     if inner == outer or outer in inner.parents:
-        raise ArtifactError(f"{out} is inside the artifact {artifact}, whose files are not to be changed. Choose another --out.")
+        raise ArtifactError(
+            f"{out} is inside the artifact {artifact}, whose files are not to be changed. Choose another"
+            " --out."
+        )
 
 
-def _request(artifact: Artifact, writer: ModuleType, app_id: str | None, runtime_version: str | None) -> Request:
+def _request(
+    artifact: Artifact, writer: ModuleType, app_id: str | None, runtime_version: str | None
+) -> Request:
     from edgeexport import catalog
     from edgeexport.ship.mobile.golden import pipeline_name
 
@@ -170,27 +211,38 @@ def _request(artifact: Artifact, writer: ModuleType, app_id: str | None, runtime
     known = pipeline_name(catalog.model(manifest["model"]["asked"]))
     pipeline = known if known in writer.PIPELINES else None
     version = _runtime_version(manifest["versions"]["executorch"], runtime_version)
-    return Request(artifact, writer.app_id(app_id, manifest["model"]["name"]), pipeline, calls_of(artifact), version, tuple(_notes(manifest, pipeline, version)))
+    return Request(
+        artifact,
+        writer.app_id(app_id, manifest["model"]["name"]),
+        pipeline,
+        calls_of(artifact),
+        version,
+        tuple(_notes(manifest, pipeline, version)),
+    )
 
 
 def _runtime_version(built: str, wanted: str | None) -> str:
     """The version of ExecuTorch that the app has, if it loads what `built` made.
 
-    ExecuTorch promises that a program runs with the next minor or major release, and nothing for a runtime that is older than the
-    program (its runtime/COMPATIBILITY.md). Patch releases are not told apart. Raises UsageError.
+    ExecuTorch promises that a program runs with the next minor or major release, and nothing for a
+    runtime that is older than the program (its runtime/COMPATIBILITY.md). Patch releases are not
+    told apart. Raises UsageError.
     """
     if wanted is None:
         return ".".join(map(str, _version(built)))
     if _version(wanted)[:2] < _version(built)[:2]:
         raise UsageError(
-            f"ExecuTorch {wanted} is older than {built}, which made this program: it need not load it (ExecuTorch promises only that newer runtimes load older "
-            f"programs). Give --executorch-version {'.'.join(map(str, _version(built)[:2]))} or newer, or build the program again with {wanted}."
+            f"ExecuTorch {wanted} is older than {built}, which made this program: it need not load it"
+            " (ExecuTorch promises only that newer runtimes load older programs). Give --executorch-version"
+            f" {'.'.join(map(str, _version(built)[:2]))} or newer, or build the program again with {wanted}."
         )
     return wanted
 
 
 def _version(text: str) -> tuple[int, ...]:
-    """(major, minor, patch); what follows the numbers is a pre-release or a build, and says nothing here."""
+    """(major, minor, patch); what follows the numbers is a pre-release or a build, and says nothing
+    here.
+    """
     found = re.fullmatch(r"(\d+)\.(\d+)(?:\.(\d+))?(?:[-+]?[A-Za-z][\w.+-]*|\+[\w.]+)?", text)
     if found is None:
         raise UsageError(f"'{text}' is no version of ExecuTorch: write for example 1.5.1.")
@@ -200,7 +252,10 @@ def _version(text: str) -> tuple[int, ...]:
 def _notes(manifest: Mapping[str, Any], pipeline: str | None, version: str) -> Iterator[str]:
     """What whoever uses the package must know."""
     if pipeline is None:
-        yield "The package has the typed tensor API only, without a pipeline: what is before and after the tensors is the app's."
+        yield (
+            "The package has the typed tensor API only, without a pipeline: what is before and after the"
+            " tensors is the app's."
+        )
     if manifest["weights"]["source"] == "random":
         yield "RANDOM weights: what this package says means nothing. It is for trying the app around it."
     failed = dict.fromkeys(f["check"] for f in manifest["findings"] if not f["passed"])
@@ -208,36 +263,61 @@ def _notes(manifest: Mapping[str, Any], pipeline: str | None, version: str) -> I
         yield f"The artifact FAILED its checks ({', '.join(failed)})."
     licence = manifest["model"]["source"]["licence"]
     if licence.startswith(COPYLEFT):
-        yield f"The model's licence is {licence}: it asks for the source of the app that it is in, unless its makers give you another licence."
+        yield (
+            f"The model's licence is {licence}: it asks for the source of the app that it is in, unless its"
+            " makers give you another licence."
+        )
     built = manifest["versions"]["executorch"]
     if _version(version)[0] != _version(built)[0] or _version(version)[1] > _version(built)[1] + 1:
-        yield f"ExecuTorch promises that a program of {built} loads with its next minor or major release; {version} may be further on."
+        yield (
+            f"ExecuTorch promises that a program of {built} loads with its next minor or major release;"
+            f" {version} may be further on."
+        )
 
 
 @dataclass(frozen=True)
 class _Extra:
-    """A file made from the project: its place, and what writes it there from the request and the project's folder."""
+    """A file made from the project: its place, and what writes it there from the request and the
+    project's folder.
+    """
 
     path: Path
     write: Callable[[Request, Path, Path], None]
 
 
-def _extras(out: Path, writer: ModuleType, zipped: bool, classes: str | Path | None, force: bool) -> Sequence[_Extra]:
-    """The files to make from the project. Raises UsageError and ArtifactError for those that cannot be made."""
+def _extras(
+    out: Path, writer: ModuleType, zipped: bool, classes: str | Path | None, force: bool
+) -> Sequence[_Extra]:
+    """The files to make from the project.
+
+    Raises UsageError and ArtifactError for those that cannot be made.
+    """
     from edgeexport.ship.mobile.zipped import write_zip
 
     extras = []
     if zipped:
-        extras.append(_Extra(out.with_name(f"{out.name}.zip"), lambda request, folder, path: write_zip(folder, path, out.name)))
+        extras.append(
+            _Extra(
+                out.with_name(f"{out.name}.zip"),
+                lambda request, folder, path: write_zip(folder, path, out.name),
+            )
+        )
     if classes is not None:
         if not hasattr(writer, "write_compiled"):
             raise UsageError("--classes is for a platform with a file of compiled classes: android.")
         if not Path(classes).is_file():
             raise UsageError(f"There is no jar of compiled classes at {classes}.")
-        extras.append(_Extra(out.with_name(f"{out.name}{writer.SUFFIX}"), lambda request, folder, path: writer.write_compiled(request, folder, Path(classes), path)))
+        extras.append(
+            _Extra(
+                out.with_name(f"{out.name}{writer.SUFFIX}"),
+                lambda request, folder, path: writer.write_compiled(request, folder, Path(classes), path),
+            )
+        )
     for extra in extras:
         if extra.path.exists() and not (force and extra.path.is_file()):
-            raise ArtifactError(f"{extra.path} exists already. Give --force to replace it, or choose another --out.")
+            raise ArtifactError(
+                f"{extra.path} exists already. Give --force to replace it, or choose another --out."
+            )
     return extras
 
 
@@ -245,15 +325,32 @@ def _write_record(request: Request, platform: str, folder: Path) -> None:
     """RECORD: nothing in it depends on when or where it was written."""
     manifest = request.manifest
     facts = {
-        "format": 1, "platform": platform, "app_id": request.app_id, "pipeline": request.pipeline, "runtime_version": request.runtime_version, "on_demand": request.on_demand, "model": manifest["model"]["name"],
-        "program": manifest["program"], "program_sha256": request.program_sha256, "weights_sha256": manifest["weights"]["sha256"],
-        "edgeexport": manifest["versions"]["edgeexport"], "executorch": manifest["versions"]["executorch"],
-        "files": {str(file.relative_to(folder)): record(file) for file in sorted(folder.rglob("*")) if file.is_file()},
-    }  # fmt: skip
+        "format": 1,
+        "platform": platform,
+        "app_id": request.app_id,
+        "pipeline": request.pipeline,
+        "runtime_version": request.runtime_version,
+        "on_demand": request.on_demand,
+        "model": manifest["model"]["name"],
+        "program": manifest["program"],
+        "program_sha256": request.program_sha256,
+        "weights_sha256": manifest["weights"]["sha256"],
+        "edgeexport": manifest["versions"]["edgeexport"],
+        "executorch": manifest["versions"]["executorch"],
+        "files": {
+            str(file.relative_to(folder)): record(file)
+            for file in sorted(folder.rglob("*"))
+            if file.is_file()
+        },
+    }
     (folder / RECORD).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
 
 
 def damaged(folder: Path) -> list[str]:
     """The files of a package that are missing, or not as they were written."""
     files = json.loads((folder / RECORD).read_text(encoding="utf-8"))["files"]
-    return [name for name, facts in files.items() if not (folder / name).is_file() or record(folder / name) != facts]
+    return [
+        name
+        for name, facts in files.items()
+        if not (folder / name).is_file() or record(folder / name) != facts
+    ]

@@ -1,4 +1,6 @@
-"""The typed API of a package: every method as a function, with names and types of the platform's language."""
+"""The typed API of a package: every method as a function, with names and types of the platform's
+language.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,10 @@ from edgeexport.artifact.signatures import Argument, Call, Result, identifier, t
 
 @dataclass(frozen=True)
 class Parameter:
-    """A tensor that a function takes, by its name in the language. `answer` is where it comes from: the function and the property of what that returns."""
+    """A tensor that a function takes, by its name in the language.
+
+    `answer` is where it comes from: the function and the property of what that returns.
+    """
 
     name: str
     argument: Argument
@@ -48,7 +53,9 @@ class Function:
 
 @dataclass(frozen=True)
 class Api:
-    """The functions of a package's class, and the methods that have none: those whose state the platform's Module keeps from the method it is for."""
+    """The functions of a package's class, and the methods that have none: those whose state the
+    platform's Module keeps from the method it is for.
+    """
 
     name: str
     functions: tuple[Function, ...]
@@ -60,28 +67,46 @@ class Api:
 
 
 def api_of(
-    model: str, calls: Sequence[Call], language: str, members: Collection[str] = (), types: Collection[str] = (), *, shared_state: bool = False
-) -> Api:  # fmt: skip
-    """The API of a model's calls. `members` and `types` are names that the code around it has, and which none of its may be.
+    model: str,
+    calls: Sequence[Call],
+    language: str,
+    members: Collection[str] = (),
+    types: Collection[str] = (),
+    *,
+    shared_state: bool = False,
+) -> Api:
+    """The API of a model's calls.
 
-    `shared_state` says that the platform's methods see each other's state, so that none is left out.
+    `members` and `types` are names that the code around it has, and which none of its may be.
+
+    `shared_state` says that the platform's methods see each other's state, so that none is left
+    out.
     """
     offered = tuple(calls) if shared_state else with_own_state(calls)
     functions: list[Function] = []
     for call in offered:
         taken = {*members, *(f.name for f in functions)}
-        functions.append(_function(call, identifier(call.method, language, taken), functions, language, members))
+        functions.append(
+            _function(call, identifier(call.method, language, taken), functions, language, members)
+        )
     name = type_name(model, {*types, *(f.outputs for f in functions)})
     return Api(name, tuple(functions), tuple(call.method for call in calls if call not in offered))
 
 
-def _function(call: Call, name: str, earlier: Sequence[Function], language: str, members: Collection[str]) -> Function:
+def _function(
+    call: Call, name: str, earlier: Sequence[Function], language: str, members: Collection[str]
+) -> Function:
     homes = {(f.call.method, p.result.name): (f.name, p.name) for f in earlier for p in f.properties}
     outputs = type_name(f"{call.method}_outputs", {f.outputs for f in earlier})
     functions = {f.name for f in earlier}
     names = _names([a.name for a in call.arguments], language, {*members, *functions, name})
-    parameters = tuple(Parameter(each, argument, homes.get(argument.source)) for each, argument in zip(names, call.arguments))
-    properties = tuple(Property(each, result) for each, result in zip(_names([r.name for r in call.results], language, members), call.results))
+    parameters = tuple(
+        Parameter(each, argument, homes.get(argument.source)) for each, argument in zip(names, call.arguments)
+    )
+    properties = tuple(
+        Property(each, result)
+        for each, result in zip(_names([r.name for r in call.results], language, members), call.results)
+    )
     return Function(name, outputs, call, parameters, properties)
 
 

@@ -1,7 +1,9 @@
-"""What the Python pipeline says, call by call: the answers that every other language's pipeline is held against.
+"""What the Python pipeline says, call by call: the answers that every other language's pipeline is
+held against.
 
-A run is recorded with each call of a method, its tensors in and out. Another language's pipeline is tested without a device: a replay
-answers its calls from the record, if they are the recorded ones, and its result must be the recorded one. On a device the cases are called.
+A run is recorded with each call of a method, its tensors in and out. Another language's pipeline is
+tested without a device: a replay answers its calls from the record, if they are the recorded ones,
+and its result must be the recorded one. On a device the cases are called.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ RUNS: dict[str, tuple[dict[str, Any], ...]] = {
     "video": ({"clips": 1},),
     "pose": ({}, {"confidence": "0.001", "limit": 10}),
 }
-"""The pipelines that packages have in their platform's language, by the module that holds them, with the options of each run."""
+"""The pipelines that packages have in their platform's language, by the module that holds them,
+with the options of each run.
+"""
 
 PREFILL, STEP = "prefill", "decode_step"
 
@@ -58,7 +62,11 @@ class Stored:
 
 @dataclass(frozen=True)
 class Golden:
-    """A record: `runs` and `cases` are JSON-able but for their arrays, which are `Stored`. `pipeline` is a key of RUNS, or None."""
+    """A record:
+
+    `runs` and `cases` are JSON-able but for their arrays, which are `Stored`. `pipeline` is a key
+    of RUNS, or None.
+    """
 
     model: str
     program: str
@@ -69,19 +77,32 @@ class Golden:
 
 
 def record(artifact: Artifact, given: Mapping[str, Any] | None = None, *, pipeline: bool = True) -> Golden:
-    """Run the artifact's pipeline on samples, or on what is `given` by option name, and write down what happens; without `pipeline` only its methods' cases.
+    """Run the artifact's pipeline on samples, or on what is `given` by option name, and write down
+    what happens; without `pipeline` only its methods' cases.
 
     Raises UsageError when the artifact's model cannot be found, RuntimeFault from the program.
     """
     manifest, program = artifact.manifest, Program(artifact)
     model = catalog.model(manifest["model"]["asked"])
     name = pipeline_name(model) if pipeline else None
-    runs = tuple(recorded_run(program, name, model.pipeline, options) for options in _runs(artifact, name, given or {}))
-    return Golden(manifest["model"]["name"], manifest["program"], manifest["files"][manifest["program"]]["sha256"], name, runs, tuple(_cases(program)))
+    runs = tuple(
+        recorded_run(program, name, model.pipeline, options) for options in _runs(artifact, name, given or {})
+    )
+    return Golden(
+        manifest["model"]["name"],
+        manifest["program"],
+        manifest["files"][manifest["program"]]["sha256"],
+        name,
+        runs,
+        tuple(_cases(program)),
+    )
 
 
 def write(golden: Golden, folder: Path) -> None:
-    """Write a record into a new folder: FILE, and equal arrays once. Raises ArtifactError where that is not possible."""
+    """Write a record into a new folder:
+
+    FILE, and equal arrays once. Raises ArtifactError where that is not possible.
+    """
     with staged(folder, force=False) as staging:
         (staging.folder / TENSORS).mkdir()
         data = {"format": FORMAT, **_stored(vars(golden), staging.folder / TENSORS)}
@@ -90,13 +111,17 @@ def write(golden: Golden, folder: Path) -> None:
 
 
 def pipeline_name(model: Model) -> str | None:
-    """The pipeline of a model as packages know it; None for a model without one, and for a user's own."""
+    """The pipeline of a model as packages know it; None for a model without one, and for a user's
+    own.
+    """
     package, _, name = model.pipeline.run.__module__.rpartition(".") if model.pipeline else ("", "", "")
     return name if package == "edgeexport" and name in RUNS else None
 
 
 def _runs(artifact: Artifact, name: str | None, given: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The options of each run; a prompt needs a tokenizer, which the artifact may have been built without."""
+    """The options of each run; a prompt needs a tokenizer, which the artifact may have been built
+    without.
+    """
     runs = [{**options, **given} for options in RUNS.get(name, ())]
     if name == "captions" and artifact.tokenizer() is None:
         runs = [options for options in runs if "prompt" not in options]
@@ -104,7 +129,9 @@ def _runs(artifact: Artifact, name: str | None, given: Mapping[str, Any]) -> lis
 
 
 def recorded_run(program, name: str, pipeline: Pipeline, given: Mapping[str, Any]) -> dict[str, Any]:
-    """One run of the pipeline called `name` over a Program: its inputs as an app has them, the calls it makes, its result."""
+    """One run of the pipeline called `name` over a Program: its inputs as an app has them, the
+    calls it makes, its result.
+    """
     recorder = Recorder(program)
     with tempfile.TemporaryDirectory() as folder:
         options, written = options_of(pipeline, Path(folder), given, SIZES)
@@ -116,8 +143,9 @@ def recorded_run(program, name: str, pipeline: Pipeline, given: Mapping[str, Any
 class Recorder:
     """A Program whose calls are written down, and which feeds a prompt token by token.
 
-    ExecuTorch's Kotlin and Swift modules keep the planned memory of each method apart, so that `prefill` there cannot fill the cache
-    that `decode_step` reads. Apps never call it, and neither does what they are compared with.
+    ExecuTorch's Kotlin and Swift modules keep the planned memory of each method apart, so that
+    `prefill` there cannot fill the cache that `decode_step` reads. Apps never call it, and neither
+    does what they are compared with.
     """
 
     def __init__(self, program):
@@ -142,14 +170,22 @@ class RecordedMethod:
         method = self._method
         outputs = tuple(method(*tensors))
         names = [i.name for i in method.inputs]
-        self._recorder.calls.append({"method": method.name, "inputs": _tensors(names, tensors), "outputs": _tensors(method.outputs, outputs)})
+        self._recorder.calls.append(
+            {
+                "method": method.name,
+                "inputs": _tensors(names, tensors),
+                "outputs": _tensors(method.outputs, outputs),
+            }
+        )
         return outputs
 
 
 class _StepByStep(RecordedMethod):
     """`prefill` as calls of `decode_step`, one a token; the answer is that to the last."""
 
-    def __call__(self, tokens: torch.Tensor, position: torch.Tensor, *about: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def __call__(
+        self, tokens: torch.Tensor, position: torch.Tensor, *about: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
         step, answer = self._recorder[STEP], ()
         for index in range(tokens.shape[1]):
             answer = step(tokens[:, index : index + 1].contiguous(), position + index, *about)
@@ -157,9 +193,11 @@ class _StepByStep(RecordedMethod):
 
 
 def _cases(program: Program) -> Iterator[dict[str, Any]]:
-    """The least case of each method with what eager answered, in an order in which they can be called.
+    """The least case of each method with what eager answered, in an order in which they can be
+    called.
 
-    Where a case of `decode_step` begins after a prompt of one token, that token comes before it as a `decode_step` of its own.
+    Where a case of `decode_step` begins after a prompt of one token, that token comes before it as
+    a `decode_step` of its own.
     """
     golden, methods = program.artifact.golden(), program.artifact.methods
     for name, entry in methods.items():
@@ -167,21 +205,39 @@ def _cases(program: Program) -> Iterator[dict[str, Any]]:
         before, inputs = case_calls(case, program, program[name], GoldenAnswers(golden))
         if before:
             first = methods[case["setup"]["method"]]["cases"][0]
-            if (name, case["setup"]["method"]) != (STEP, PREFILL) or any(case["setup"][key] != first[key] for key in ("kind", "sizes", "seed")):
-                continue  # its state comes from a call that a phone cannot make, or whose answer is not recorded
-            yield _case(program[name], before, [golden[f"{PREFILL}/{first['id']}/{o}"] for o in program[PREFILL].outputs], entry)
-        yield _case(program[name], inputs, [golden[f"{name}/{case['id']}/{o}"] for o in program[name].outputs], entry)
+            if (name, case["setup"]["method"]) != (STEP, PREFILL) or any(
+                case["setup"][key] != first[key] for key in ("kind", "sizes", "seed")
+            ):
+                # its state comes from a call that a phone cannot make, or whose answer is not
+                # recorded
+                continue
+            yield _case(
+                program[name],
+                before,
+                [golden[f"{PREFILL}/{first['id']}/{o}"] for o in program[PREFILL].outputs],
+                entry,
+            )
+        yield _case(
+            program[name], inputs, [golden[f"{name}/{case['id']}/{o}"] for o in program[name].outputs], entry
+        )
 
 
 def _case(method: ProgramMethod, inputs, outputs, entry: dict) -> dict[str, Any]:
     return {
-        "method": method.name, "inputs": _tensors([i.name for i in method.inputs], inputs), "outputs": _tensors(method.outputs, outputs),
+        "method": method.name,
+        "inputs": _tensors([i.name for i in method.inputs], inputs),
+        "outputs": _tensors(method.outputs, outputs),
         "max_abs_relative": entry["tolerance"]["max_abs_relative"],
-    }  # fmt: skip
+    }
 
 
 def _tensors(names, tensors) -> list[Stored]:
-    return [_array(tensor.detach().contiguous().numpy(), name=name, dtype=str(tensor.dtype).removeprefix("torch.")) for name, tensor in zip(names, tensors)]
+    return [
+        _array(
+            tensor.detach().contiguous().numpy(), name=name, dtype=str(tensor.dtype).removeprefix("torch.")
+        )
+        for name, tensor in zip(names, tensors)
+    ]
 
 
 def _array(values: np.ndarray, **facts) -> Stored:
@@ -189,16 +245,30 @@ def _array(values: np.ndarray, **facts) -> Stored:
 
 
 def _inputs(options: Mapping[str, Any], prepare: Mapping[str, Any]) -> dict[str, Any]:
-    """What an app gives: files decoded, clicks and boxes as numbers, the other options as they are."""
+    """What an app gives: files decoded, clicks and boxes as numbers, the other options as they
+    are.
+    """
     made = {
         "image": lambda path: _image(read_photo(path)),
-        "audio": lambda path: _sound(read_sound(path, prepare["sampling_rate_hz"]), prepare["sampling_rate_hz"]),
-        "video": lambda path: {"kind": "images", "images": [_image(frame) for frame in frames(Path(path), prepare["frames_per_second"])]},
-        "point": lambda texts: [[x, y, int(label[0]) if label else 1] for x, y, *label in map(_numbers, texts)],
+        "audio": lambda path: _sound(
+            read_sound(path, prepare["sampling_rate_hz"]), prepare["sampling_rate_hz"]
+        ),
+        "video": lambda path: {
+            "kind": "images",
+            "images": [_image(frame) for frame in frames(Path(path), prepare["frames_per_second"])],
+        },
+        "point": lambda texts: [
+            [x, y, int(label[0]) if label else 1] for x, y, *label in map(_numbers, texts)
+        ],
         "box": lambda texts: [_numbers(text) for text in texts],
-        "confidence": float, "iou": float,
-    }  # fmt: skip
-    return {_PLURAL.get(name, name): made[name](value) if name in made else value for name, value in options.items() if name not in _OURS}
+        "confidence": float,
+        "iou": float,
+    }
+    return {
+        _PLURAL.get(name, name): made[name](value) if name in made else value
+        for name, value in options.items()
+        if name not in _OURS
+    }
 
 
 _PLURAL = {"point": "points", "box": "boxes"}
@@ -226,11 +296,15 @@ def _segmentation_result(result: Mapping[str, Any], written: Mapping[str, Path])
 
     with Image.open(written["mask"]) as mask:
         facts = {"kind": "mask", "width": mask.width, "height": mask.height}
-        return _some("iou_score", "object_score")(result, written) | {"mask": Stored(facts, (np.asarray(mask) > 0).astype(np.uint8))}
+        return _some("iou_score", "object_score")(result, written) | {
+            "mask": Stored(facts, (np.asarray(mask) > 0).astype(np.uint8))
+        }
 
 
 def _pose_result(result: Mapping[str, Any], written: Mapping[str, Path]) -> dict[str, Any]:
-    return {"people": [{key: person[key] for key in ("score", "box", "keypoints")} for person in result["people"]]}
+    return {
+        "people": [{key: person[key] for key in ("score", "box", "keypoints")} for person in result["people"]]
+    }
 
 
 def _some(*keys: str):
@@ -248,7 +322,9 @@ _RESULTS = {
 
 
 def _stored(value: Any, folder: Path) -> Any:
-    """The value as JSON data, its arrays written into `folder`: raw, little-endian, row by row, named by their content."""
+    """The value as JSON data, its arrays written into `folder`: raw, little-endian, row by row,
+    named by their content.
+    """
     if isinstance(value, Stored):
         data = value.values.astype(value.values.dtype.newbyteorder("<"), copy=False).tobytes()
         name = f"{hashlib.sha256(data).hexdigest()[:16]}.bin"

@@ -14,7 +14,11 @@ def environment(**filters: Callable) -> jinja2.Environment:
     import jinja2
 
     made = jinja2.Environment(
-        loader=jinja2.PackageLoader("edgeexport.ship.mobile", "."), trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined
-    )  # fmt: skip
+        loader=jinja2.PackageLoader("edgeexport.ship.mobile", "."),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=jinja2.StrictUndefined,
+    )
     made.filters.update(filters)
     return made

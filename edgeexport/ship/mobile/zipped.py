@@ -22,7 +22,10 @@ def write_zip(folder: Path, path: Path, top: str) -> None:
 
 
 def write_files(files: Mapping[str, Path], path: Path) -> None:
-    """Files under their names in a new zip at `path`, in the order of names; it is read back. Raises ArtifactError when it is not whole."""
+    """Files under their names in a new zip at `path`, in the order of names; it is read back.
+
+    Raises ArtifactError when it is not whole.
+    """
     with zipfile.ZipFile(path, "w") as archive:
         for name, file in sorted(files.items()):
             entry = zipfile.ZipInfo(name, _FIRST_DAY)
@@ -34,4 +37,6 @@ def write_files(files: Mapping[str, Path], path: Path) -> None:
     with zipfile.ZipFile(path) as archive:
         wrong = archive.testzip()
     if wrong is not None:
-        raise ArtifactError(f"{path.name} was not written whole: {wrong} does not read back. Is the disk sound?")
+        raise ArtifactError(
+            f"{path.name} was not written whole: {wrong} does not read back. Is the disk sound?"
+        )

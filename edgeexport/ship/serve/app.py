@@ -1,4 +1,6 @@
-"""The HTTP application of one server package: a route a method, one for the pipeline, health, readiness and the OpenAPI page."""
+"""The HTTP application of one server package: a route a method, one for the pipeline, health,
+readiness and the OpenAPI page.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +27,25 @@ class BodyTooLarge(Exception):
     """A body is over the limit: HTTP 413."""
 
 
-def make_app(path: str, threads: int | None = None, batching: Callable | None = None, max_body_bytes: int = MAX_BODY_BYTES) -> FastAPI:
-    """Open the artifact at `path`, load every method, and offer it. `batching` as `Worker` takes it; None serves every request alone."""
+def make_app(
+    path: str,
+    threads: int | None = None,
+    batching: Callable | None = None,
+    max_body_bytes: int = MAX_BODY_BYTES,
+) -> FastAPI:
+    """Open the artifact at `path`, load every method, and offer it.
+
+    `batching` as `Worker` takes it; None serves every request alone.
+    """
     program = open_program(path, threads)
     worker = Worker(program, batching)
     manifest = program.manifest
-    app = FastAPI(title=manifest["model"]["name"], summary=manifest["model"]["summary"], version=manifest["created"], description=_describe(program))
+    app = FastAPI(
+        title=manifest["model"]["name"],
+        summary=manifest["model"]["summary"],
+        version=manifest["created"],
+        description=_describe(program),
+    )
     app.add_middleware(LimitBody, most=max_body_bytes)
     app.add_exception_handler(EdgeExportError, _say)
     app.add_exception_handler(BodyTooLarge, _too_large)
@@ -41,9 +56,16 @@ def make_app(path: str, threads: int | None = None, batching: Callable | None = 
 
     @app.get("/readyz", summary="Every method is loaded")
     async def readyz() -> dict:
-        return {"ready": True, "model": manifest["model"]["name"], "methods": list(program.methods), "batched": list(worker.batched)}
+        return {
+            "ready": True,
+            "model": manifest["model"]["name"],
+            "methods": list(program.methods),
+            "batched": list(worker.batched),
+        }
 
-    @app.get("/manifest", summary="What was built from what, what it takes and returns, and what was measured")
+    @app.get(
+        "/manifest", summary="What was built from what, what it takes and returns, and what was measured"
+    )
     async def show() -> dict:
         return manifest
 
@@ -66,7 +88,9 @@ def _add_method(app: FastAPI, worker: Worker, name: str) -> None:
             session = worker.program.session()
             session.state.update({n: found[n].contiguous() for n in state if n in found})
             _check_state(name, session, entry)
-        answers = dict(zip(method.outputs, await worker.call(name, [found[i.name] for i in method.inputs], session)))
+        answers = dict(
+            zip(method.outputs, await worker.call(name, [found[i.name] for i in method.inputs], session))
+        )
         if session is not None:
             answers |= {n: session.state[n] for n in state}
         body, kind = write_tensors(answers, request.headers.get("accept", JSON))
@@ -74,16 +98,25 @@ def _add_method(app: FastAPI, worker: Worker, name: str) -> None:
 
     content = {kind: {} for kind in (JSON, SAFETENSORS)}
     app.add_api_route(
-        f"/methods/{name}", call, methods=["POST"], summary=f"Call {name}", description=_describe_method(entry), response_class=Response,
-        responses={200: {"content": content}}, openapi_extra={"requestBody": {"required": True, "content": content}},
-    )  # fmt: skip
+        f"/methods/{name}",
+        call,
+        methods=["POST"],
+        summary=f"Call {name}",
+        description=_describe_method(entry),
+        response_class=Response,
+        responses={200: {"content": content}},
+        openapi_extra={"requestBody": {"required": True, "content": content}},
+    )
 
 
 def _check_state(name: str, session: Program, entry: dict) -> None:
     for spec in entry["state"]:
         tensor = session.state[spec["name"]]
         if list(tensor.shape) != spec["shape"] or str(tensor.dtype) != f"torch.{spec['dtype']}":
-            raise InputError(f"The state '{spec['name']}' of '{name}' must be {spec['dtype']} {spec['shape']}, not {str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}.")
+            raise InputError(
+                f"The state '{spec['name']}' of '{name}' must be {spec['dtype']} {spec['shape']}, not"
+                f" {str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}."
+            )
 
 
 def _add_pipeline(app: FastAPI, worker: Worker, pipeline: Pipeline) -> None:
@@ -95,25 +128,60 @@ def _add_pipeline(app: FastAPI, worker: Worker, pipeline: Pipeline) -> None:
             raise InputError(f"There is no output '{wanted}'. There are: {', '.join(outputs) or 'none'}.")
         async with request.form() as form:
             with tempfile.TemporaryDirectory() as folder:
-                options = {name: value for o in pipeline.options for name, value in await _option(o, form, Path(folder))}
+                options = {
+                    name: value
+                    for o in pipeline.options
+                    for name, value in await _option(o, form, Path(folder))
+                }
                 written = Path(folder) / "output"
-                result = await worker.run(pipeline.run, options | ({wanted.replace("-", "_"): str(written)} if wanted else {}))
+                result = await worker.run(
+                    pipeline.run, options | ({wanted.replace("-", "_"): str(written)} if wanted else {})
+                )
                 if wanted:
                     return _file(written, wanted)
         return JSONResponse(json.loads(json.dumps(_without_paths(result, folder))))
 
-    properties = {o.name: {"type": "string", "description": o.help, **({"format": "binary"} if o.kind == "file" else {})} for o in pipeline.options if o.kind != "output"}
+    properties = {
+        o.name: {
+            "type": "string",
+            "description": o.help,
+            **({"format": "binary"} if o.kind == "file" else {}),
+        }
+        for o in pipeline.options
+        if o.kind != "output"
+    }
     required = [o.name for o in pipeline.options if o.required]
     form = {"type": "object", "properties": properties, **({"required": required} if required else {})}
-    query = [{"name": "output", "in": "query", "schema": {"enum": outputs}, "description": "answer with this file instead of JSON"}] if outputs else []
+    query = (
+        [
+            {
+                "name": "output",
+                "in": "query",
+                "schema": {"enum": outputs},
+                "description": "answer with this file instead of JSON",
+            }
+        ]
+        if outputs
+        else []
+    )
     app.add_api_route(
-        "/run", run, methods=["POST"], summary="Run the whole pipeline: real input to real output", response_class=Response,
-        openapi_extra={"parameters": query, "requestBody": {"required": True, "content": {"multipart/form-data": {"schema": form}}}},
-    )  # fmt: skip
+        "/run",
+        run,
+        methods=["POST"],
+        summary="Run the whole pipeline: real input to real output",
+        response_class=Response,
+        openapi_extra={
+            "parameters": query,
+            "requestBody": {"required": True, "content": {"multipart/form-data": {"schema": form}}},
+        },
+    )
 
 
 async def _option(option: Option, form: Mapping, folder: Path) -> list[tuple[str, Any]]:
-    """The option as a pipeline takes it, if it is given. A file must be uploaded: a path of the server is not one. Raises InputError."""
+    """The option as a pipeline takes it, if it is given.
+
+    A file must be uploaded: a path of the server is not one. Raises InputError.
+    """
     values = form.getlist(option.name)
     name = option.name.replace("-", "_")
     if option.kind == "output" or (not values and not option.required):
@@ -145,7 +213,11 @@ def _file(written: Path, wanted: str) -> Response:
 def _without_paths(value: Any, folder: str) -> Any:
     """A result without the places of this request's files."""
     if isinstance(value, Mapping):
-        return {k: _without_paths(v, folder) for k, v in value.items() if not (isinstance(v, str) and v.startswith(folder))}
+        return {
+            k: _without_paths(v, folder)
+            for k, v in value.items()
+            if not (isinstance(v, str) and v.startswith(folder))
+        }
     return [_without_paths(v, folder) for v in value] if isinstance(value, (list, tuple)) else value
 
 
@@ -180,7 +252,9 @@ class LimitBody:
 
         said = dict(scope["headers"]).get(b"content-length", b"0")
         if said.isdigit() and int(said) > self.most:
-            await JSONResponse({"error": f"The body has {int(said)} bytes; at most {self.most} are taken."}, 413)(scope, receive, send)
+            await JSONResponse(
+                {"error": f"The body has {int(said)} bytes; at most {self.most} are taken."}, 413
+            )(scope, receive, send)
             return
         await self.app(scope, limited, send)
 
@@ -188,13 +262,27 @@ class LimitBody:
 def _describe(program: Program) -> str:
     weights = program.manifest["weights"]
     note = "The weights are RANDOM: the answers mean nothing. " if weights["source"] == "random" else ""
-    return f"{note}Tensors go in and out as JSON (nested lists by name) or, with the content type `{SAFETENSORS}`, in the safetensors format."
+    return (
+        f"{note}Tensors go in and out as JSON (nested lists by name) or, with the content type"
+        f" `{SAFETENSORS}`, in the safetensors format."
+    )
 
 
 def _describe_method(entry: dict) -> str:
     def table(title: str, specs: list[dict], shape: str) -> str:
-        return f"\n\n{title}:\n\n" + "\n".join(f"- `{s['name']}`: {s['dtype']} {s[shape]}. {s.get('meaning', '')}" for s in specs)
+        return f"\n\n{title}:\n\n" + "\n".join(
+            f"- `{s['name']}`: {s['dtype']} {s[shape]}. {s.get('meaning', '')}" for s in specs
+        )
 
     ranges = "".join(f"\n\n`{d['name']}` is {d['asked'][0]} to {d['asked'][1]}." for d in entry["dims"])
-    state = table("State, taken and returned; without it a new one begins", entry["state"], "shape") if entry["state"] else ""
-    return table("Inputs", entry["inputs"], "shape") + table("Outputs", entry["outputs"], "shape_at_least") + ranges + state
+    state = (
+        table("State, taken and returned; without it a new one begins", entry["state"], "shape")
+        if entry["state"]
+        else ""
+    )
+    return (
+        table("Inputs", entry["inputs"], "shape")
+        + table("Outputs", entry["outputs"], "shape_at_least")
+        + ranges
+        + state
+    )

@@ -17,12 +17,15 @@ from edgeexport.ship.serve import MAX_BODY_BYTES
 NAME = "edgeexport"
 
 BATCH_WAIT_S = 0.005
-"""How long a request waits for others to share its batch with; a call of a program takes longer than that."""
+"""How long a request waits for others to share its batch with; a call of a program takes longer
+than that.
+"""
 
 
 RAY_SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",  # nothing is reported to anyone
-    # By default Ray ends its HTTP proxy when that is not up after 5 s, which on a busy machine it is not. A cluster has its own setting.
+    # By default Ray ends its HTTP proxy when that is not up after 5 s, which on a busy machine it
+    # is not. A cluster has its own setting.
     "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",
 }
 """What Ray reads from the environment, where nothing else is set."""
@@ -30,7 +33,10 @@ RAY_SETTINGS = {
 
 @dataclass(frozen=True)
 class Service:
-    """What is served, and how: `queue` requests wait for a replica, more are refused with 503; `ongoing` are at a replica."""
+    """What is served, and how:
+
+    `queue` requests wait for a replica, more are refused with 503; `ongoing` are at a replica.
+    """
 
     artifact: Path
     replicas: int = 1
@@ -47,10 +53,16 @@ class Service:
 
 
 def serve(service: Service, on_ready: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or Ctrl-C, then take no more requests, finish those under way, and end. Raises UsageError, ArtifactError."""
+    """Serve until SIGTERM or Ctrl-C, then take no more requests, finish those under way, and end.
+
+    Raises UsageError, ArtifactError.
+    """
     artifact = open_artifact(service.artifact, ".pt2")
     if artifact.program_path.suffix != ".pt2":
-        raise UsageError(f"{service.artifact} is for a phone ({artifact.program_path.name}). Serve a server package: build it with --target aoti.")
+        raise UsageError(
+            f"{service.artifact} is for a phone ({artifact.program_path.name}). Serve a server package: build"
+            " it with --target aoti."
+        )
     _refuse_taken(service.host, service.port)
     for name, value in RAY_SETTINGS.items():
         os.environ.setdefault(name, value)
@@ -64,13 +76,18 @@ def serve(service: Service, on_ready: Callable[[str], None]) -> None:
         _refuse_taken(service.host, service.metrics_port)
     try:
         _connect(service)
-        ray_serve.start(http_options={"host": service.host, "port": service.port}, logging_config={"log_level": "ERROR", "enable_access_log": False})
+        ray_serve.start(
+            http_options={"host": service.host, "port": service.port},
+            logging_config={"log_level": "ERROR", "enable_access_log": False},
+        )
         ray_serve.run(_application(service, artifact), name=NAME, route_prefix="/")
         on_ready(f"http://{service.host}:{service.port}")
         _wait_for_a_signal()
         ray_serve.delete(NAME)  # replicas finish what they have, up to drain_s
     except (ray.exceptions.RayError, ConnectionError, RuntimeError, TimeoutError) as error:
-        raise RuntimeFault(f"Ray could not serve {service.artifact} ({type(error).__name__}: {str(error).strip()[:500]}).") from error
+        raise RuntimeFault(
+            f"Ray could not serve {service.artifact} ({type(error).__name__}: {str(error).strip()[:500]})."
+        ) from error
     finally:
         if ray.is_initialized() and service.address is None:
             ray_serve.shutdown()
@@ -85,14 +102,21 @@ def _connect(service: Service) -> None:
         ray.init(address=service.address, log_to_driver=False, logging_level="error")
         return
     cores = max(os.cpu_count() or 1, service.replicas)
-    ray.init(num_cpus=cores, include_dashboard=False, _metrics_export_port=service.metrics_port, log_to_driver=False, logging_level="error")
+    ray.init(
+        num_cpus=cores,
+        include_dashboard=False,
+        _metrics_export_port=service.metrics_port,
+        log_to_driver=False,
+        logging_level="error",
+    )
 
 
 def _application(service: Service, artifact: Artifact):
     from ray import serve as ray_serve
 
     threads = service.threads or max(1, (os.cpu_count() or 1) // service.replicas)
-    # On this machine replicas share what was unpacked; the nodes of a cluster each open what lies at the same path there.
+    # On this machine replicas share what was unpacked; the nodes of a cluster each open what lies
+    # at the same path there.
     path = str((artifact.path if service.address is None else Path(artifact.name)).resolve())
 
     def app():
@@ -101,9 +125,16 @@ def _application(service: Service, artifact: Artifact):
         return make_app(path, threads, batch_by_ray if service.batching else None, service.max_body_bytes)
 
     deployment = ray_serve.deployment(
-        ray_serve.ingress(app)(), name=NAME, num_replicas=service.replicas, max_ongoing_requests=service.ongoing, max_queued_requests=service.queue,
-        graceful_shutdown_timeout_s=service.drain_s, graceful_shutdown_wait_loop_s=0.5, health_check_period_s=5, ray_actor_options={"num_cpus": 1},
-    )  # fmt: skip
+        ray_serve.ingress(app)(),
+        name=NAME,
+        num_replicas=service.replicas,
+        max_ongoing_requests=service.ongoing,
+        max_queued_requests=service.queue,
+        graceful_shutdown_timeout_s=service.drain_s,
+        graceful_shutdown_wait_loop_s=0.5,
+        health_check_period_s=5,
+        ray_actor_options={"num_cpus": 1},
+    )
     return deployment.bind()
 
 
@@ -111,7 +142,11 @@ def batch_by_ray(name: str, most: int, call: Callable) -> Callable:
     """`call`, which takes a list, as a function of one: Ray gathers requests up to `most` rows."""
     from ray import serve as ray_serve
 
-    gather = ray_serve.batch(max_batch_size=most, batch_wait_timeout_s=BATCH_WAIT_S, batch_size_fn=lambda calls: sum(c.rows for c in calls))
+    gather = ray_serve.batch(
+        max_batch_size=most,
+        batch_wait_timeout_s=BATCH_WAIT_S,
+        batch_size_fn=lambda calls: sum(c.rows for c in calls),
+    )
 
     @gather
     async def gathered(calls):
@@ -132,7 +167,9 @@ def _refuse_taken(host: str, port: int) -> None:
         try:
             probe.bind((host, port))
         except OSError as error:
-            raise UsageError(f"Port {port} of {host} cannot be used ({error.strerror}). Give another one.") from error
+            raise UsageError(
+                f"Port {port} of {host} cannot be used ({error.strerror}). Give another one."
+            ) from error
 
 
 def _wait_for_a_signal() -> None:

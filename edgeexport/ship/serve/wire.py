@@ -17,25 +17,37 @@ if TYPE_CHECKING:
 JSON, SAFETENSORS = "application/json", "application/x-safetensors"
 
 
-def read_tensors(body: bytes, kind: str, method: ProgramMethod, state: Mapping[str, str]) -> dict[str, torch.Tensor]:
-    """The tensors of a request by name: every input of `method`, and none or all of its `state` (dtypes by name). Raises InputError.
+def read_tensors(
+    body: bytes, kind: str, method: ProgramMethod, state: Mapping[str, str]
+) -> dict[str, torch.Tensor]:
+    """The tensors of a request by name: every input of `method`, and none or all of its `state`
+    (dtypes by name). Raises InputError.
 
-    Numbers of JSON take the declared dtype. Not a number and infinity are refused: they come of a fault at the client, and go through to
-    every answer of a batch's row.
+    Numbers of JSON take the declared dtype. Not a number and infinity are refused: they come of a
+    fault at the client, and go through to every answer of a batch's row.
     """
     dtypes = {i.name: i.dtype for i in method.inputs} | dict(state)
     found = _from_json(body, dtypes) if kind.startswith(JSON) else _from_safetensors(body, kind)
     missing = [i.name for i in method.inputs if i.name not in found]
     if missing:
-        raise InputError(f"'{method.name}' takes {', '.join(i.name for i in method.inputs)}; there is no {', '.join(missing)}.")
+        raise InputError(
+            f"'{method.name}' takes {', '.join(i.name for i in method.inputs)}; there is no"
+            f" {', '.join(missing)}."
+        )
     unknown = sorted(found.keys() - dtypes.keys())
     if unknown:
         raise InputError(f"'{method.name}' takes no {', '.join(unknown)}. It takes {', '.join(dtypes)}.")
     given = [name for name in state if name in found]
     if given and len(given) < len(state):
-        raise InputError(f"The state of '{method.name}' is {', '.join(state)}: give all of it, or none for a new one.")
+        raise InputError(
+            f"The state of '{method.name}' is {', '.join(state)}: give all of it, or none for a new one."
+        )
     for name, tensor in found.items():
-        if tensor.is_floating_point() and not math.isfinite(float(tensor.sum())) and not bool(tensor.isfinite().all()):
+        if (
+            tensor.is_floating_point()
+            and not math.isfinite(float(tensor.sum()))
+            and not bool(tensor.isfinite().all())
+        ):
             raise InputError(f"'{name}' holds values that are not finite numbers.")
     return found
 
@@ -54,7 +66,10 @@ def _from_json(body: bytes, dtypes: Mapping[str, str]) -> dict[str, torch.Tensor
         try:
             found[name] = torch.tensor(value, dtype=getattr(torch, dtypes.get(name, "float32")))
         except (ValueError, TypeError, RuntimeError, OverflowError) as error:
-            raise InputError(f"'{name}' is not a tensor: nested lists of numbers, of equal lengths, are needed ({str(error)[:200]}).") from error
+            raise InputError(
+                f"'{name}' is not a tensor: nested lists of numbers, of equal lengths, are needed"
+                f" ({str(error)[:200]})."
+            ) from error
     return found
 
 

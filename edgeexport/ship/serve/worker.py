@@ -1,4 +1,6 @@
-"""What one replica does: calls of all its requests, batched where the program can, one at a time on the cores it has."""
+"""What one replica does: calls of all its requests, batched where the program can, one at a time on
+the cores it has.
+"""
 
 from __future__ import annotations
 
@@ -35,12 +37,17 @@ class Call:
 class Worker:
     """Runs the methods of a program for many requests at once.
 
-    `batching(method, most, call)` wraps a function of a list of calls as one of a single call (Ray Serve's `batch`).
+    `batching(method, most, call)` wraps a function of a list of calls as one of a single call (Ray
+    Serve's `batch`).
     """
 
-    def __init__(self, program: Program, batching: Callable[[str, int, Callable], Callable[[Call], Awaitable]] | None):
+    def __init__(
+        self, program: Program, batching: Callable[[str, int, Callable], Callable[[Call], Awaitable]] | None
+    ):
         self.program = program
-        self._compute = ThreadPoolExecutor(1, thread_name_prefix="compute")  # the program uses all cores of the replica by itself
+        self._compute = ThreadPoolExecutor(
+            1, thread_name_prefix="compute"
+        )  # the program uses all cores of the replica by itself
         self._pipelines = ThreadPoolExecutor(PIPELINES, thread_name_prefix="pipeline")
         self._batched: dict[str, Callable[[Call], Awaitable]] = {}
         for name in program.methods:
@@ -54,8 +61,13 @@ class Worker:
         """The methods whose requests meet in a batch."""
         return tuple(self._batched)
 
-    async def call(self, name: str, tensors: Sequence[torch.Tensor], session: Program | None = None) -> tuple[torch.Tensor, ...]:
-        """One request's call; with a `session`, on its state. Raises InputError before it waits, RuntimeFault."""
+    async def call(
+        self, name: str, tensors: Sequence[torch.Tensor], session: Program | None = None
+    ) -> tuple[torch.Tensor, ...]:
+        """One request's call; with a `session`, on its state.
+
+        Raises InputError before it waits, RuntimeFault.
+        """
         method = self.program[name]
         method.validate(tensors)
         if session is None and name in self._batched:
@@ -64,20 +76,26 @@ class Worker:
         return await asyncio.get_running_loop().run_in_executor(self._compute, target.execute, tuple(tensors))
 
     async def run(self, pipeline: Callable[..., dict], options: Mapping[str, Any]) -> dict:
-        """A whole pipeline in a thread of its own, with a state of its own; its calls meet those of other requests."""
+        """A whole pipeline in a thread of its own, with a state of its own; its calls meet those of
+        other requests.
+        """
         loop = asyncio.get_running_loop()
         view = _View(self, self.program.session(), loop)
         return await loop.run_in_executor(self._pipelines, lambda: pipeline(view, **options))
 
     def _function_of(self, name: str, most: int) -> Callable[[list[Call]], Awaitable[list]]:
         async def call_all(calls: list[Call]) -> list:
-            return await asyncio.get_running_loop().run_in_executor(self._compute, run_together, self.program[name], calls, most)
+            return await asyncio.get_running_loop().run_in_executor(
+                self._compute, run_together, self.program[name], calls, most
+            )
 
         return call_all
 
 
 class _View:
-    """The program as a pipeline sees it, in a thread: its calls go through the worker's event loop."""
+    """The program as a pipeline sees it, in a thread: its calls go through the worker's event
+    loop.
+    """
 
     def __init__(self, worker: Worker, session: Program, loop: asyncio.AbstractEventLoop):
         self._worker, self._session, self._loop = worker, session, loop
@@ -87,7 +105,9 @@ class _View:
         state = self._session if self.artifact.methods[name]["state"] else None
 
         def call(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            return asyncio.run_coroutine_threadsafe(self._worker.call(name, tensors, state), self._loop).result()
+            return asyncio.run_coroutine_threadsafe(
+                self._worker.call(name, tensors, state), self._loop
+            ).result()
 
         return call
 
@@ -96,7 +116,9 @@ class _View:
 
 
 def batch_limit(program: Program, name: str) -> int:
-    """The greatest batch of a method whose every input has the dimension `batch` first, and that has no state; else 1."""
+    """The greatest batch of a method whose every input has the dimension `batch` first, and that
+    has no state; else 1.
+    """
     method = program[name]
     if "batch" not in method.dims or program.artifact.methods[name]["state"]:
         return 1
@@ -104,7 +126,9 @@ def batch_limit(program: Program, name: str) -> int:
 
 
 def rows_are_independent(program: Program, name: str) -> bool:
-    """Whether a batch of one input repeated answers what the input alone does, row by row: tried once, before any request is taken."""
+    """Whether a batch of one input repeated answers what the input alone does, row by row: tried
+    once, before any request is taken.
+    """
     method, entry = program[name], program.artifact.methods[name]
     golden = GoldenAnswers(program.artifact.golden())
     inputs = case_calls(entry["cases"][0], program, method, golden)[1]
@@ -114,12 +138,16 @@ def rows_are_independent(program: Program, name: str) -> bool:
     alone, together = method.execute(inputs), run_together(method, [single, single], method.dims["batch"].max)
     limits = entry["tolerance"]["max_abs_relative"], entry["tolerance"]["min_sqnr_db"]
     return all(
-        part.shape == want.shape and Comparison.of(part, want).within(*limits) for answers in together for part, want in zip(answers, alone)
-    )  # fmt: skip
+        part.shape == want.shape and Comparison.of(part, want).within(*limits)
+        for answers in together
+        for part, want in zip(answers, alone)
+    )
 
 
 def run_together(method: ProgramMethod, calls: list[Call], most: int) -> list:
-    """Answers to `calls` in their order: those of a kind as one call of at most `most` rows; an exception in place of a failed answer."""
+    """Answers to `calls` in their order: those of a kind as one call of at most `most` rows; an
+    exception in place of a failed answer.
+    """
     answers: list[Any] = [None] * len(calls)
     for group in grouped(calls, most):
         try:
@@ -147,7 +175,10 @@ def grouped(calls: list[Call], most: int) -> list[list[int]]:
 
 
 def split(tensors: Sequence[torch.Tensor], rows: list[int]) -> list[tuple[torch.Tensor, ...]]:
-    """Outputs of a batch, request by request. An output may have several rows for one of the input (heads first); they follow one another."""
+    """Outputs of a batch, request by request.
+
+    An output may have several rows for one of the input (heads first); they follow one another.
+    """
     total = sum(rows)
     for tensor in tensors:
         if tensor.shape[0] % total:

@@ -1,7 +1,9 @@
-"""What a method costs beside others: contenders take turns in the same processes, and the machine's noise is measured in between.
+"""What a method costs beside others: contenders take turns in the same processes, and the machine's
+noise is measured in between.
 
-    found = bench(["build/sam2/xnnpack-fp32"], against=("eager", "compile"), threads=(1, 2), rounds=20, sizes={"points": (3,)})
-    found = bench(["build/mvit/xnnpack-fp32", "variant/xnnpack-fp32"], runner="native@raspberry_pi_5=ssh://pi@raspberrypi.local")    # on the board
+found = bench(["build/sam2/xnnpack-fp32"], against=("eager", "compile"), threads=(1, 2), rounds=20,
+sizes={"points": (3,)}) found = bench(["build/mvit/xnnpack-fp32", "variant/xnnpack-fp32"],
+runner="native@raspberry_pi_5=ssh://pi@raspberrypi.local")    # on the board
 """
 
 from __future__ import annotations
@@ -30,8 +32,10 @@ AGAINST = tuple(sorted(module.name for module in pkgutil.iter_modules(folder.__p
 """What an artifact can be measured beside; each is one file of `against/`."""
 
 PROCESSES = 3
-"""The rounds of a thread count are shared among this many processes: how quick something is may differ from one to the next and stay so. PyTorch's
-features of Whisper had a median of 14 ms in one and 18 ms in the next, so that two runs of one process each were not within each other's spread."""
+"""The rounds of a thread count are shared among this many processes: how quick something is may
+differ from one to the next and stay so. PyTorch's features of Whisper had a median of 14 ms in one
+and 18 ms in the next, so that two runs of one process each were not within each other's spread.
+"""
 
 PACKAGES = ("edgeexport", "torch", "executorch", "onnxruntime")
 
@@ -49,13 +53,16 @@ def bench(
     runner: str | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Latency of every method (or of `methods`) of artifacts of one model, beside the contenders `against`, in ms; and their memory.
+    """Latency of every method (or of `methods`) of artifacts of one model, beside the contenders
+    `against`, in ms; and their memory.
 
-    `sizes` gives dynamic dimensions the sizes to measure at, every combination (default: the least of each); `baseline` is what ratios are to,
-    by default the first of `against`, or else the first artifact. `runner` is how `.pte` run, as `open_program` takes it; with that of a board that is
-    there, artifacts are compared with each other on it, and `against`, by default eager, must be empty.
-    Each thread count has `processes` of its own, among which its rounds are shared: a runtime's pool cannot be changed once a program is loaded.
-    Raises UsageError for names and sizes that are not there, RuntimeFault when a process ends before its time.
+    `sizes` gives dynamic dimensions the sizes to measure at, every combination (default: the least
+    of each); `baseline` is what ratios are to, by default the first of `against`, or else the first
+    artifact. `runner` is how `.pte` run, as `open_program` takes it; with that of a board that is
+    there, artifacts are compared with each other on it, and `against`, by default eager, must be
+    empty. Each thread count has `processes` of its own, among which its rounds are shared: a
+    runtime's pool cannot be changed once a program is loaded. Raises UsageError for names and sizes
+    that are not there, RuntimeFault when a process ends before its time.
     """
     from edgeexport.verify.bench import figures  # NumPy takes a while to import
 
@@ -69,15 +76,29 @@ def bench(
         if number < 1:
             raise UsageError(f"The number of {what} must be at least 1, not {number}.")
     found: dict[str, Any] = {
-        "format": 1, "kind": "bench", "model": artifacts[0].manifest["model"]["name"], "weights_sha256": artifacts[0].manifest["weights"]["sha256"],
-        **_where(runtime), "versions": dict(_versions()), "noise": [], "rows": [], "memory": [],
-    }  # fmt: skip
+        "format": 1,
+        "kind": "bench",
+        "model": artifacts[0].manifest["model"]["name"],
+        "weights_sha256": artifacts[0].manifest["weights"]["sha256"],
+        **_where(runtime),
+        "versions": dict(_versions()),
+        "noise": [],
+        "rows": [],
+        "memory": [],
+    }
     with tempfile.TemporaryDirectory(prefix="edgeexport-bench-") as made:
         for count in threads:
             with progress.step(f"measure with {count} thread{'s'[: count > 1]}"):
                 shares = [len(range(first, rounds, processes)) for first in range(min(processes, rounds))]
-                answers = [_in_a_process("process", request | {"threads": count, "rounds": share, "folder": made}, Path(made)) for share in shares]
-            found["noise"] += figures.noise(count, [ms for answer in answers for ms in answer["calibration_ms"]])
+                answers = [
+                    _in_a_process(
+                        "process", request | {"threads": count, "rounds": share, "folder": made}, Path(made)
+                    )
+                    for share in shares
+                ]
+            found["noise"] += figures.noise(
+                count, [ms for answer in answers for ms in answer["calibration_ms"]]
+            )
             found["rows"] += figures.rows([answer["rows"] for answer in answers], request["baseline"])
         with progress.step("measure memory"):
             for one in _memory_requests(artifacts, request, threads[0]):
@@ -88,18 +109,30 @@ def bench(
 def _refuse_for_board(artifacts: Sequence[Artifact], against: Sequence[str], runtime: Runtime) -> None:
     """Raises UsageError for what a board cannot run, or an emulator not time."""
     if runtime.emulated:
-        raise UsageError(f"{runtime.board} is emulated there: its times would be the emulator's. Measure on the board itself (--at), or count instructions (edgeexport check --emulate).")
+        raise UsageError(
+            f"{runtime.board} is emulated there: its times would be the emulator's. Measure on the board"
+            " itself (--at), or count instructions (edgeexport check --emulate)."
+        )
     if not runtime.at:
         return
     if against:
-        raise UsageError(f"{', '.join(against)} can run on this machine only. On {runtime.board}, artifacts are compared with each other: leave --against out.")
+        raise UsageError(
+            f"{', '.join(against)} can run on this machine only. On {runtime.board}, artifacts are compared"
+            " with each other: leave --against out."
+        )
     for artifact in artifacts:
         if artifact.program_path.suffix != ".pte":
-            raise UsageError(f"{artifact.name} is a server package ({artifact.program_path.name}); on {runtime.board} a .pte can be measured. Of an archive, name one artifact: ARCHIVE/NAME.")
+            raise UsageError(
+                f"{artifact.name} is a server package ({artifact.program_path.name}); on {runtime.board} a"
+                " .pte can be measured. Of an archive, name one artifact: ARCHIVE/NAME."
+            )
 
 
 def _where(runtime: Runtime) -> dict[str, Any]:
-    """The machine that is measured: this one, or a board with its name and address. Raises UsageError, RuntimeFault."""
+    """The machine that is measured: this one, or a board with its name and address.
+
+    Raises UsageError, RuntimeFault.
+    """
     if not runtime.at:
         return {"machine": machine()}
     from edgeexport.runtime.boards import board
@@ -126,11 +159,18 @@ def _request(artifacts, against, baseline, sizes, methods, runner) -> dict[str, 
             raise UnknownName("method", name, entries)
     chosen = [name for name in entries if not methods or name in methods]
     _refuse_sizes({name: entries[name] for name in chosen}, sizes)
-    runners = [ready(artifact, runner if artifact.program_path.suffix == ".pte" else None) for artifact in artifacts]
+    runners = [
+        ready(artifact, runner if artifact.program_path.suffix == ".pte" else None) for artifact in artifacts
+    ]
     return {
-        "artifacts": [{"name": n, "path": str(a.path), "runner": str(r)} for n, a, r in zip(names, artifacts, runners)],
-        "against": list(against), "baseline": baseline, "methods": chosen, "sizes": {d: list(s) for d, s in sizes.items()},
-    }  # fmt: skip
+        "artifacts": [
+            {"name": n, "path": str(a.path), "runner": str(r)} for n, a, r in zip(names, artifacts, runners)
+        ],
+        "against": list(against),
+        "baseline": baseline,
+        "methods": chosen,
+        "sizes": {d: list(s) for d, s in sizes.items()},
+    }
 
 
 def _names(artifacts: Sequence[Artifact]) -> list[str]:
@@ -146,24 +186,53 @@ def _refuse_sizes(entries: Mapping[str, dict], sizes: Mapping[str, Sequence[int]
             raise UnknownName("dimension", name, dims)
         for size in wanted:
             if not dims[name].min <= size <= dims[name].max:
-                raise InputError(f"'{name}' cannot be {size}: this program takes {dims[name].min} to {dims[name].max}.")
+                raise InputError(
+                    f"'{name}' cannot be {size}: this program takes {dims[name].min} to {dims[name].max}."
+                )
 
 
-def _memory_requests(artifacts: Sequence[Artifact], request: dict[str, Any], threads: int) -> Iterator[dict[str, Any]]:
+def _memory_requests(
+    artifacts: Sequence[Artifact], request: dict[str, Any], threads: int
+) -> Iterator[dict[str, Any]]:
     for entry in request["artifacts"]:
         for method in request["methods"]:
-            yield entry | {"method": method, "sizes": {d: s[-1] for d, s in request["sizes"].items()}, "threads": threads}
+            yield entry | {
+                "method": method,
+                "sizes": {d: s[-1] for d, s in request["sizes"].items()},
+                "threads": threads,
+            }
 
 
 def _in_a_process(module: str, request: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """What `python -m edgeexport.verify.bench.MODULE` answers to `request`. Raises RuntimeFault with what it was doing when it ended."""
+    """What `python -m edgeexport.verify.bench.MODULE` answers to `request`.
+
+    Raises RuntimeFault with what it was doing when it ended.
+    """
     stage, answer = folder / "stage", folder / "answer.json"
     answer.unlink(missing_ok=True)
     stage.write_text("starting")
-    command = [sys.executable, "-m", f"edgeexport.verify.bench.{module}", json.dumps(request), str(stage), str(answer)]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace")
+    command = [
+        sys.executable,
+        "-m",
+        f"edgeexport.verify.bench.{module}",
+        json.dumps(request),
+        str(stage),
+        str(answer),
+    ]
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+    )
     if done.returncode != 0:
-        how = f"was ended by {signal.Signals(-done.returncode).name}" if done.returncode < 0 else f"ended with exit code {done.returncode}"
+        how = (
+            f"was ended by {signal.Signals(-done.returncode).name}"
+            if done.returncode < 0
+            else f"ended with exit code {done.returncode}"
+        )
         last = " | ".join(done.stderr.strip().splitlines()[-2:])
         raise RuntimeFault(f"The measuring process {how} at: {stage.read_text()}. {last}")
     return json.loads(answer.read_text())
@@ -171,10 +240,22 @@ def _in_a_process(module: str, request: dict[str, Any], folder: Path) -> dict[st
 
 def machine() -> dict[str, Any]:
     """The machine's CPU, cores that this process may use, memory and system."""
-    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines() if Path("/proc/cpuinfo").exists() else []
-    cpu = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor() or platform.machine())
+    lines = (
+        Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        if Path("/proc/cpuinfo").exists()
+        else []
+    )
+    cpu = next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
+        platform.processor() or platform.machine(),
+    )
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return {"cpu": cpu, "cores": len(os.sched_getaffinity(0)), "memory_bytes": memory, "system": platform.platform()}
+    return {
+        "cpu": cpu,
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_bytes": memory,
+        "system": platform.platform(),
+    }
 
 
 def _versions() -> Iterator[tuple[str, str]]:

@@ -14,7 +14,8 @@ from edgeexport.method import Method
 
 @dataclass(frozen=True)
 class Case:
-    """A method, the inputs of the calls, and where contenders keep what they make once for all thread counts.
+    """A method, the inputs of the calls, and where contenders keep what they make once for all
+    thread counts.
 
     `state` names the buffers that a call changes.
     """

@@ -1,4 +1,6 @@
-"""What one method takes in memory, in a process of its own: python -m edgeexport.verify.bench.memory REQUEST STAGE ANSWER."""
+"""What one method takes in memory, in a process of its own: python -m
+edgeexport.verify.bench.memory REQUEST STAGE ANSWER.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +18,20 @@ CALLS = 3
 
 
 def main(request: dict[str, Any], stage: Path) -> dict[str, Any]:
-    """Resident bytes before the program is opened (Python and its libraries), with the method loaded, after some calls, and at most since opening.
+    """Resident bytes before the program is opened (Python and its libraries), with the method
+    loaded, after some calls, and at most since opening.
 
-    Of the native runner's process, here or on a board: before the method is loaded, the runtime and what it read of the program.
+    Of the native runner's process, here or on a board: before the method is loaded, the runtime and
+    what it read of the program.
     """
     program = open_program(request["path"], request["threads"], request["runner"])
     method = program[request["method"]]
     entry = program.artifact.methods[method.name]
     sizes = {name: request["sizes"].get(name, dim.min) for name, dim in dims_of(entry).items()}
     golden = GoldenAnswers(program.artifact.golden())
-    inputs = tuple(draw(input_from_json(spec), sizes, index, golden) for index, spec in enumerate(entry["inputs"]))
+    inputs = tuple(
+        draw(input_from_json(spec), sizes, index, golden) for index, spec in enumerate(entry["inputs"])
+    )
     stage.write_text(f"memory of {method.name}")
     probe = program.engine.memory if program.runtime.module == "native" else _resident
     before = probe()
@@ -36,16 +42,25 @@ def main(request: dict[str, Any], stage: Path) -> dict[str, Any]:
         method(*inputs)
     steady = probe()
     return {
-        "artifact": request["name"], "method": method.name, "sizes": sizes, "runner": str(program.runtime), "rss_before_bytes": before["rss_bytes"],
-        "rss_loaded_bytes": loaded["rss_bytes"], "rss_steady_bytes": steady["rss_bytes"], "peak_rss_bytes": steady["peak_rss_bytes"],
+        "artifact": request["name"],
+        "method": method.name,
+        "sizes": sizes,
+        "runner": str(program.runtime),
+        "rss_before_bytes": before["rss_bytes"],
+        "rss_loaded_bytes": loaded["rss_bytes"],
+        "rss_steady_bytes": steady["rss_bytes"],
+        "peak_rss_bytes": steady["peak_rss_bytes"],
         "planned_bytes": entry["planned_memory_bytes"],
-    }  # fmt: skip
+    }
 
 
 def _resident() -> dict[str, int]:
     """Bytes of this process, now and at most."""
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    return {name: int(status[key].split()[0]) * 1024 for name, key in (("rss_bytes", "VmRSS"), ("peak_rss_bytes", "VmHWM"))}
+    return {
+        name: int(status[key].split()[0]) * 1024
+        for name, key in (("rss_bytes", "VmRSS"), ("peak_rss_bytes", "VmHWM"))
+    }
 
 
 if __name__ == "__main__":

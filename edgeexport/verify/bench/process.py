@@ -1,4 +1,6 @@
-"""Measures in a process of its own: python -m edgeexport.verify.bench.process REQUEST STAGE ANSWER."""
+"""Measures in a process of its own: python -m edgeexport.verify.bench.process REQUEST STAGE
+ANSWER.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,15 @@ from edgeexport.verify.checks.numerics import GoldenAnswers
 from edgeexport.verify.compare import Comparison
 
 CALIBRATION = 256
-"""The calibration loop multiplies square matrices of this size, some milliseconds of them, between the rounds."""
+"""The calibration loop multiplies square matrices of this size, some milliseconds of them, between
+the rounds.
+"""
 
 
 class Call(Protocol):
-    """A call that can be made again and again; `load_ms` is what loading its program took, None for what is not loaded from a file."""
+    """A call that can be made again and again; `load_ms` is what loading its program took, None for
+    what is not loaded from a file.
+    """
 
     load_ms: float | None
 
@@ -54,20 +60,36 @@ class Contender:
 
 
 def main(request: dict[str, Any], stage: Path) -> dict[str, Any]:
-    """The samples of this process's rounds: rows, and the calibration loop's times in ms, none on a board."""
+    """The samples of this process's rounds: rows, and the calibration loop's times in ms, none on a
+    board.
+    """
     torch.set_num_threads(request["threads"])
-    programs = {a["name"]: open_program(a["path"], request["threads"], a["runner"]) for a in request["artifacts"]}
+    programs = {
+        a["name"]: open_program(a["path"], request["threads"], a["runner"]) for a in request["artifacts"]
+    }
     # This machine's noise says nothing about a board.
     calibration: list[float] | None = None if any(p.runtime.at for p in programs.values()) else []
     rows = []
     for case in _cases(request, next(iter(programs.values()))):
-        contenders = list(_contenders(case, request["against"], programs, lambda what: stage.write_text(f"{case.method.name}: {what}")))
+        contenders = list(
+            _contenders(
+                case,
+                request["against"],
+                programs,
+                lambda what: stage.write_text(f"{case.method.name}: {what}"),
+            )
+        )
         stage.write_text(f"{case.method.name}: measuring")
         _interleave([c for c in contenders if c.error is None], request["rounds"], calibration)
-        rows.append({
-            "method": case.method.name, "sizes": case.sizes, "threads": case.threads, "rounds": request["rounds"],
-            "contenders": [_samples(contender) for contender in contenders],
-        })  # fmt: skip
+        rows.append(
+            {
+                "method": case.method.name,
+                "sizes": case.sizes,
+                "threads": case.threads,
+                "rounds": request["rounds"],
+                "contenders": [_samples(contender) for contender in contenders],
+            }
+        )
     return {"calibration_ms": calibration or [], "rows": rows}
 
 
@@ -81,24 +103,49 @@ def _cases(request: dict[str, Any], first: Program) -> Iterator[Case]:
         for combination in itertools.product(*wanted):
             sizes = dict(zip((d.name for d in method.dims), combination))
             state = tuple(s["name"] for s in first.artifact.methods[method.name]["state"])
-            yield Case(method, sizes, method.draw(sizes, outputs=golden), state, request["threads"], Path(request["folder"]))
+            yield Case(
+                method,
+                sizes,
+                method.draw(sizes, outputs=golden),
+                state,
+                request["threads"],
+                Path(request["folder"]),
+            )
 
 
 def _methods(first: Program) -> tuple[Method, ...]:
-    """The methods of the original model, with the weights of the artifact. Raises WeightsError when they are others."""
+    """The methods of the original model, with the weights of the artifact.
+
+    Raises WeightsError when they are others.
+    """
     manifest = first.manifest
     recorded = manifest["weights"]
     model = catalog.model(manifest["model"]["asked"])
     module, loaded = model.load(Weights(recorded["source"], recorded["seed"], recorded["path"]))
     if loaded.sha256 != recorded["sha256"]:
-        raise WeightsError(f"The weights that {loaded.origin} has now are not those that {first.artifact.name} was built from.")
-    return model.methods(module, {d.name: d for entry in manifest["methods"] for d in dims_of(entry).values()})
+        raise WeightsError(
+            f"The weights that {loaded.origin} has now are not those that {first.artifact.name} was built"
+            " from."
+        )
+    return model.methods(
+        module, {d.name: d for entry in manifest["methods"] for d in dims_of(entry).values()}
+    )
 
 
-def _contenders(case: Case, against: Sequence[str], programs: Mapping[str, Program], at: Callable[[str], object]) -> Iterator[Contender]:
-    """What there is to measure, each called once. One that cannot be prepared or run is a result too, with its error."""
+def _contenders(
+    case: Case, against: Sequence[str], programs: Mapping[str, Program], at: Callable[[str], object]
+) -> Iterator[Contender]:
+    """What there is to measure, each called once.
+
+    One that cannot be prepared or run is a result too, with its error.
+    """
     wanted = None if case.state else case.method.answer(*case.inputs)
-    makers = {name: lambda name=name: _Timed(importlib.import_module(f"edgeexport.verify.bench.against.{name}").prepare(case)) for name in against}
+    makers = {
+        name: lambda name=name: _Timed(
+            importlib.import_module(f"edgeexport.verify.bench.against.{name}").prepare(case)
+        )
+        for name in against
+    }
     makers |= {name: lambda program=program: _loaded(program, case) for name, program in programs.items()}
     for name, prepare in makers.items():
         at(name)
@@ -109,11 +156,15 @@ def _contenders(case: Case, against: Sequence[str], programs: Mapping[str, Progr
         except EdgeExportError:
             raise
         except Exception as error:  # a contender's own, of whatever kind
-            yield Contender(name, None, None, f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:300]}")
+            yield Contender(
+                name, None, None, f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:300]}"
+            )
             continue
         if wanted is not None:
             answers = answers if isinstance(answers, (tuple, list)) else (answers,)
-            contender.max_abs_relative = max(Comparison.of(a, w).max_abs_relative for a, w in zip(answers, wanted))
+            contender.max_abs_relative = max(
+                Comparison.of(a, w).max_abs_relative for a, w in zip(answers, wanted)
+            )
         yield contender
 
 
@@ -156,7 +207,9 @@ class _TimedByRunner:
 
 
 def _interleave(contenders: Sequence[Contender], rounds: int, calibration: list[float] | None) -> None:
-    """Every contender once a round, and the calibration loop where there is one; one round more warms up."""
+    """Every contender once a round, and the calibration loop where there is one; one round more
+    warms up.
+    """
     matrix = torch.full((CALIBRATION, CALIBRATION), 1.0 / CALIBRATION)
     for turn in range(rounds + 1):
         samples = [contender.call.again() for contender in contenders]
@@ -180,9 +233,12 @@ def _samples(contender: Contender) -> dict[str, Any]:
     if contender.error is not None:
         return {"name": contender.name, "error": contender.error}
     return {
-        "name": contender.name, "load_ms": contender.load_ms, "first_ms": contender.first_ms, "samples_ms": contender.samples_ms,
+        "name": contender.name,
+        "load_ms": contender.load_ms,
+        "first_ms": contender.first_ms,
+        "samples_ms": contender.samples_ms,
         "max_abs_relative": contender.max_abs_relative,
-    }  # fmt: skip
+    }
 
 
 if __name__ == "__main__":

@@ -22,14 +22,23 @@ def check(program: Program) -> Iterator[Finding]:
             inputs = [draw(spec, sizes, 0, outputs) for spec in method.inputs]
             wrapper = _refusal(lambda: method.validate(inputs), InputError)
             runtime, judged = "", "not asked: an index out of range ends a process with AOTInductor"
-            if program.artifact.program_path.suffix != ".pt2" or any(dim.name in i.shape for i in method.inputs):
+            if program.artifact.program_path.suffix != ".pt2" or any(
+                dim.name in i.shape for i in method.inputs
+            ):
                 runtime = _refusal(lambda: method.execute(inputs), RuntimeFault)
                 judged = "refuses" if runtime else "ACCEPTS"
-            measured = f"{dim.name}={dim.max + 1}: wrapper {'refuses' if wrapper else 'ACCEPTS'}, runtime {judged}"
+            measured = (
+                f"{dim.name}={dim.max + 1}: wrapper {'refuses' if wrapper else 'ACCEPTS'}, runtime {judged}"
+            )
             yield Finding(
-                "dynamic_bounds", name, bool(wrapper) and judged != "ACCEPTS", measured, "both refuse", wrapper or "",
+                "dynamic_bounds",
+                name,
+                bool(wrapper) and judged != "ACCEPTS",
+                measured,
+                "both refuse",
+                wrapper or "",
                 {"dim": dim.name, "size": dim.max + 1, "runtime_says": runtime or ""},
-            )  # fmt: skip
+            )
 
 
 def _refusal(call, kind: type[Exception]) -> str | None:

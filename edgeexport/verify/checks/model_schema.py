@@ -1,4 +1,7 @@
-"""Does what the program says of itself fit the tensors in it? Asked as react-native-executorch does when it loads a program."""
+"""Does what the program says of itself fit the tensors in it?
+
+Asked as react-native-executorch does when it loads a program.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,23 @@ from edgeexport.runtime.program import Program
 
 
 def check(program: Program) -> Iterator[Finding]:
-    """One finding a method; nothing for a program that says nothing, as those of earlier versions."""
+    """One finding a method; nothing for a program that says nothing, as those of earlier
+    versions.
+    """
     contents = read_contents(program.artifact.program_path)
     if METHOD not in contents.constants:
         return
     for method in contents.methods:
         wrong = list(_wrong((contents.schema or {}).get(method.name), method))
         tensors = f"{len(method.inputs)} inputs, {len(method.outputs)} outputs"
-        yield Finding("model_schema", method.name, not wrong, "says otherwise than the tensors" if wrong else f"says {tensors}", "fits the file's tensors", "; ".join(wrong))
+        yield Finding(
+            "model_schema",
+            method.name,
+            not wrong,
+            "says otherwise than the tensors" if wrong else f"says {tensors}",
+            "fits the file's tensors",
+            "; ".join(wrong),
+        )
 
 
 def _wrong(entry: Any, method: MethodContents) -> Iterator[str]:
@@ -35,7 +47,10 @@ def _wrong(entry: Any, method: MethodContents) -> Iterator[str]:
 
 def _differs(said: dict[str, Any], value: Value) -> Iterator[str]:
     if (said["kind"], said["dtype"], len(said["shape"])) != (value.kind, value.dtype, len(value.sizes or ())):
-        yield f"{said['kind']} {said['dtype']} of {len(said['shape'])} axes, in the file {value.kind} {value.dtype} of {value.sizes}"
+        yield (
+            f"{said['kind']} {said['dtype']} of {len(said['shape'])} axes, in the file {value.kind}"
+            f" {value.dtype} of {value.sizes}"
+        )
         return
     for axis, (domain, size) in enumerate(zip(said["shape"], value.sizes)):
         if domain["kind"] == "constant" and domain["value"] != size:

@@ -12,7 +12,9 @@ from edgeexport.verify.compare import METRICS, Comparison
 
 
 def check(program: Program) -> Iterator[Finding]:
-    """One finding a method and case; inputs are drawn again and must have the digest recorded at the build."""
+    """One finding a method and case; inputs are drawn again and must have the digest recorded at
+    the build.
+    """
     golden = program.artifact.golden()
     for name in program.methods:
         entry = program.artifact.methods[name]
@@ -22,14 +24,21 @@ def check(program: Program) -> Iterator[Finding]:
 
 def _check_case(program: Program, method: ProgramMethod, entry: dict, case: dict, golden: Mapping) -> Finding:
     tolerance = entry["tolerance"]
-    limit = f"max abs <= {tolerance['max_abs_relative']:.0e} x range, SQNR >= {tolerance['min_sqnr_db']:.0f} dB"
+    limit = (
+        f"max abs <= {tolerance['max_abs_relative']:.0e} x range, SQNR >= {tolerance['min_sqnr_db']:.0f} dB"
+    )
     label = case_label(case)
     before, inputs = case_calls(case, program, method, GoldenAnswers(golden))
     if digest((*before, *inputs)) != case["inputs_sha256"]:
         return Finding(
-            "numerics", method.name, False, f"{label}: other inputs were drawn than at the build", limit,
-            "The input generator differs between the two versions of edgeexport: build again, or check with the version in the manifest.",
-        )  # fmt: skip
+            "numerics",
+            method.name,
+            False,
+            f"{label}: other inputs were drawn than at the build",
+            limit,
+            "The input generator differs between the two versions of edgeexport: build again, or check with"
+            " the version in the manifest.",
+        )
     try:
         if before:
             program[case["setup"]["method"]](*before)
@@ -40,10 +49,14 @@ def _check_case(program: Program, method: ProgramMethod, entry: dict, case: dict
         output: Comparison.of(answer, golden[f"{method.name}/{case['id']}/{output}"])
         for output, answer in zip(method.outputs, answers)
     }
-    worst = max(compared.values(), key=lambda c: (c.max_abs_relative != c.max_abs_relative, c.max_abs_relative))
+    worst = max(
+        compared.values(), key=lambda c: (c.max_abs_relative != c.max_abs_relative, c.max_abs_relative)
+    )
     least = min(c.sqnr_db for c in compared.values())
     passed = all(c.within(tolerance["max_abs_relative"], tolerance["min_sqnr_db"]) for c in compared.values())
-    measured = f"{label}: max abs {worst.max_abs:.1e} = {worst.max_abs_relative:.1e} x range, SQNR {least:.0f} dB"
+    measured = (
+        f"{label}: max abs {worst.max_abs:.1e} = {worst.max_abs_relative:.1e} x range, SQNR {least:.0f} dB"
+    )
     metrics = {}
     for spec, answer in zip(entry["outputs"], answers):
         if spec["metric"]:
@@ -55,9 +68,20 @@ def _check_case(program: Program, method: ProgramMethod, entry: dict, case: dict
     details = {
         "case": case["id"],
         "metrics": metrics,
-        **{o: {"max_abs": c.max_abs, "max_abs_relative": c.max_abs_relative, "sqnr_db": _finite(c.sqnr_db)} for o, c in compared.items()},
+        **{
+            o: {"max_abs": c.max_abs, "max_abs_relative": c.max_abs_relative, "sqnr_db": _finite(c.sqnr_db)}
+            for o, c in compared.items()
+        },
     }
-    return Finding("numerics", method.name, passed, measured, limit, "" if passed else "The file does not say what eager said.", details)
+    return Finding(
+        "numerics",
+        method.name,
+        passed,
+        measured,
+        limit,
+        "" if passed else "The file does not say what eager said.",
+        details,
+    )
 
 
 def _finite(value: float) -> float | str:
@@ -66,9 +90,11 @@ def _finite(value: float) -> float | str:
 
 
 def case_calls(case: dict, methods, method, outputs: Mapping) -> tuple[tuple, tuple]:
-    """The tensors of a case: those of the call that sets up the state (none without one), and those of the call itself.
+    """The tensors of a case: those of the call that sets up the state (none without one), and those
+    of the call itself.
 
-    `methods` gives a method by its name, `method` is the one of the case: of the catalogue or of a program.
+    `methods` gives a method by its name, `method` is the one of the case: of the catalogue or of a
+    program.
     """
     setup = case["setup"]
     before = case_inputs(methods[setup["method"]].inputs, setup, outputs) if setup else ()
@@ -76,7 +102,10 @@ def case_calls(case: dict, methods, method, outputs: Mapping) -> tuple[tuple, tu
 
 
 def case_inputs(inputs, case: dict, outputs: Mapping) -> tuple:
-    """The tensors of one call. `random` cases draw noise where photographs would be, within the range that the input declares."""
+    """The tensors of one call.
+
+    `random` cases draw noise where photographs would be, within the range that the input declares.
+    """
     specs = inputs
     if case["kind"] == "random":
         from dataclasses import replace
@@ -92,7 +121,9 @@ def case_label(case: dict) -> str:
 
 
 class GoldenAnswers(Mapping):
-    """Golden answers of a method's first or last case, by `method/first/output`: what other methods' inputs come from."""
+    """Golden answers of a method's first or last case, by `method/first/output`: what other
+    methods' inputs come from.
+    """
 
     def __init__(self, golden: Mapping):
         self._golden = golden

@@ -17,4 +17,12 @@ def check(program: Program) -> Iterator[Finding]:
         needs = f"{len(method.operators)} operators, {', '.join(method.backends) or 'no backend'}"
         message = f"This runtime lacks {', '.join(missing)}." if missing else ""
         details = {"operators": list(method.operators), "backends": list(method.backends)}
-        yield Finding("operators", method.name, not missing, f"needs {needs}", "all are in the runtime", message, details)
+        yield Finding(
+            "operators",
+            method.name,
+            not missing,
+            f"needs {needs}",
+            "all are in the runtime",
+            message,
+            details,
+        )

@@ -1,4 +1,7 @@
-"""Does a method take as much memory as was forecast before it was lowered? In the native runner, where nothing else is in memory."""
+"""Does a method take as much memory as was forecast before it was lowered?
+
+In the native runner, where nothing else is in memory.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +12,30 @@ from edgeexport.runtime.program import Program
 from edgeexport.verify.checks.numerics import GoldenAnswers, case_calls
 
 RUNTIME_BYTES = 32 * 1024 * 1024
-"""What the runtime takes when it loads its first method: 25 MB were measured, of code and tables."""
+"""What the runtime takes when it loads its first method:
+
+25 MB were measured, of code and tables.
+"""
 
 BELOW_FORECAST = 0.4
-"""A method may take this share of its forecast or more. 0.77 to 1.07 was measured for SAM 2, EdgeTAM, Whisper and YOLO11; what it is below is a forecast that refuses what would fit."""
+"""A method may take this share of its forecast or more.
+
+0.77 to 1.07 was measured for SAM 2, EdgeTAM, Whisper and YOLO11; what it is below is a forecast
+that refuses what would fit.
+"""
 
 
 def check(program: Program) -> Iterator[Finding]:
-    """One finding a method: the growth of a runner of its own, at the greatest case; nothing in Python or an emulator, whose memory would count."""
+    """One finding a method: the growth of a runner of its own, at the greatest case; nothing in
+    Python or an emulator, whose memory would count.
+    """
     if program.runtime.module != "native" or program.emulated:
         return
     golden = GoldenAnswers(program.artifact.golden())
     for name, entry in program.artifact.methods.items():
-        if name not in program.methods or not entry.get("forecast"):  # artifacts of earlier versions have none
+        if name not in program.methods or not entry.get(
+            "forecast"
+        ):  # artifacts of earlier versions have none
             continue
         alone = Program(program.artifact, runtime=str(program.runtime))
         before = alone.engine.memory()["rss_bytes"]
@@ -30,6 +44,11 @@ def check(program: Program) -> Iterator[Finding]:
         forecast = entry["forecast"]["peak_bytes"]
         least, most = BELOW_FORECAST * forecast, forecast + RUNTIME_BYTES
         yield Finding(
-            "peak_memory", name, least <= taken <= most, f"{taken / 1e6:.0f} MB at most, {forecast / 1e6:.0f} MB forecast",
-            f"{least / 1e6:.0f} to {most / 1e6:.0f} MB", "", {"peak_bytes": taken, "forecast_bytes": forecast},
-        )  # fmt: skip
+            "peak_memory",
+            name,
+            least <= taken <= most,
+            f"{taken / 1e6:.0f} MB at most, {forecast / 1e6:.0f} MB forecast",
+            f"{least / 1e6:.0f} to {most / 1e6:.0f} MB",
+            "",
+            {"peak_bytes": taken, "forecast_bytes": forecast},
+        )

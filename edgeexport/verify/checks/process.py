@@ -1,4 +1,6 @@
-"""The child process of `run_checks`: python -m edgeexport.verify.checks.process ARTIFACT REPORT RUNTIME BOARD METHOD,.."""
+"""The child process of `run_checks`: python -m edgeexport.verify.checks.process ARTIFACT REPORT
+RUNTIME BOARD METHOD,..
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,12 @@ from edgeexport.verify.checks import CHECKS, to_json
 
 
 def main(path: str, report: str, runtime: str, board: str, methods: str) -> None:
-    """Run every check that is for this kind of program; each finding is one line of `report`, written at once. Stops when the program does not load."""
-    program = open_program(path, runtime=runtime, board=board, methods=[name for name in methods.split(",") if name])
+    """Run every check that is for this kind of program; each finding is one line of `report`,
+    written at once. Stops when the program does not load.
+    """
+    program = open_program(
+        path, runtime=runtime, board=board, methods=[name for name in methods.split(",") if name]
+    )
     with open(report, "w", encoding="utf-8") as stream:
         for name, kinds in CHECKS.items():
             if program.artifact.program_path.suffix not in kinds:

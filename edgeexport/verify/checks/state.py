@@ -12,9 +12,10 @@ from edgeexport.verify.checks.numerics import GoldenAnswers, case_calls, case_la
 def check(program: Program) -> Iterator[Finding]:
     """One finding for each method whose cases start from a state that another call sets up.
 
-    The case in the middle is run three times: straight; with every method that shares nothing with it called between setup
-    and call (planned into the same memory, a scratch buffer of one would overwrite the state); and once more
-    after the greatest case has filled the state. All three answers must have the same bits.
+    The case in the middle is run three times: straight; with every method that shares nothing with
+    it called between setup and call (planned into the same memory, a scratch buffer of one would
+    overwrite the state); and once more after the greatest case has filled the state. All three
+    answers must have the same bits.
     """
     import torch
 
@@ -42,8 +43,19 @@ def check(program: Program) -> Iterator[Finding]:
         method(*last)
         clean = answer()
         held, fresh = (all(map(torch.equal, straight, again)) for again in (disturbed, clean))
-        measured = f"{case_label(chosen)}: {'holds' if held else 'LOST'} while {', '.join(others) or 'nothing else'} runs; a new start is {'clean' if fresh else 'NOT CLEAN'}"
-        yield Finding("state", name, held and fresh, measured, "the same bits each time", "", {"held": held, "clean": fresh})
+        measured = (
+            f"{case_label(chosen)}: {'holds' if held else 'LOST'} while {', '.join(others) or 'nothing else'}"
+            f" runs; a new start is {'clean' if fresh else 'NOT CLEAN'}"
+        )
+        yield Finding(
+            "state",
+            name,
+            held and fresh,
+            measured,
+            "the same bits each time",
+            "",
+            {"held": held, "clean": fresh},
+        )
 
 
 def _first(program: Program, name: str, golden) -> tuple:

@@ -1,8 +1,12 @@
-"""Do phone and server say the same? Artifacts of one model over shared inputs, pair by pair, from their files alone.
+"""Do phone and server say the same?
 
-Every side answers in a process of its own (a bad program can crash it) to the first artifact's cases, at every bound of the dynamic
-dimensions, and runs its whole pipeline on the same photo, sound or film. The sides are the artifacts' programs and, where one keeps them,
-the ExportedPrograms. Then every pair of answers is compared: each with eager's, which the artifacts hold, and with each other.
+Artifacts of one model over shared inputs, pair by pair, from their files alone.
+
+Every side answers in a process of its own (a bad program can crash it) to the first artifact's
+cases, at every bound of the dynamic dimensions, and runs its whole pipeline on the same photo,
+sound or film. The sides are the artifacts' programs and, where one keeps them, the
+ExportedPrograms. Then every pair of answers is compared: each with eager's, which the artifacts
+hold, and with each other.
 """
 
 from __future__ import annotations
@@ -35,7 +39,10 @@ FILES = ("parity.json", "parity.html")
 
 @dataclass(frozen=True)
 class Line:
-    """One method and pair: the worst of its cases. `max_abs_relative` is over the range of the first's answer; metrics by name."""
+    """One method and pair: the worst of its cases.
+
+    `max_abs_relative` is over the range of the first's answer; metrics by name.
+    """
 
     method: str
     pair: str
@@ -52,7 +59,9 @@ class Line:
 
 @dataclass(frozen=True)
 class Parity:
-    """What was compared: the sides with their artifacts, a line for each method and pair, the pipelines' differences, and where sides part."""
+    """What was compared: the sides with their artifacts, a line for each method and pair, the
+    pipelines' differences, and where sides part.
+    """
 
     model: str
     sides: Mapping[str, str]
@@ -72,7 +81,9 @@ class Parity:
 
 @dataclass(frozen=True)
 class _Side:
-    """One artifact's answers: tensors by `method/case/output`, the pipeline's result, or why there are none."""
+    """One artifact's answers: tensors by `method/case/output`, the pipeline's result, or why there
+    are none.
+    """
 
     answers: Mapping[str, Any]
     result: Mapping[str, Any] | None
@@ -80,9 +91,11 @@ class _Side:
 
 
 def parity(paths: Sequence[str | Path], options: Mapping[str, Any] | None = None) -> Parity:
-    """Compare the artifacts at `paths`; `options` are given to the pipeline in place of the model's own samples.
+    """Compare the artifacts at `paths`; `options` are given to the pipeline in place of the model's
+    own samples.
 
-    Raises ArtifactError for what is no artifact, UsageError for artifacts that are not of one model and the same weights.
+    Raises ArtifactError for what is no artifact, UsageError for artifacts that are not of one model
+    and the same weights.
     """
     artifacts = _opened(paths)
     first = next(iter(artifacts.values()))
@@ -91,36 +104,72 @@ def parity(paths: Sequence[str | Path], options: Mapping[str, Any] | None = None
         for number, (name, artifact, engine) in enumerate(_sides(artifacts)):
             sides[name] = _answers(artifact, engine, first, options or {}, Path(folder) / str(number))
         lines = tuple(_lines(first, artifacts, {EAGER: _Side(first.golden(), None, ""), **sides}))
-        failures = [Difference(name, "its process", "", side.failure) for name, side in sides.items() if side.failure]
-        differences = (*failures, *compare_results({name: side.result for name, side in sides.items() if side.result}))
+        failures = [
+            Difference(name, "its process", "", side.failure) for name, side in sides.items() if side.failure
+        ]
+        differences = (
+            *failures,
+            *compare_results({name: side.result for name, side in sides.items() if side.result}),
+        )
     results = {name: shown(side.result) for name, side in sides.items() if side.result}
     places = tuple(_places(lines, artifacts, sides))
-    return Parity(first.manifest["model"]["name"], {n: a.name for n, a in artifacts.items()}, lines, results, differences, places)
+    return Parity(
+        first.manifest["model"]["name"],
+        {n: a.name for n, a in artifacts.items()},
+        lines,
+        results,
+        differences,
+        places,
+    )
 
 
-def _places(lines: Sequence[Line], artifacts: Mapping[str, Artifact], sides: Mapping[str, _Side]) -> Iterator[str]:
-    """Where the programs that do not say what eager says part from the ExportedPrograms, if an artifact keeps those."""
+def _places(
+    lines: Sequence[Line], artifacts: Mapping[str, Artifact], sides: Mapping[str, _Side]
+) -> Iterator[str]:
+    """Where the programs that do not say what eager says part from the ExportedPrograms, if an
+    artifact keeps those.
+    """
     from edgeexport.verify.parity.locate import locate
 
     kept = next((a for a in artifacts.values() if PROGRAMS in a.manifest["files"]), None)
     wrong = {line.method for line in lines if not line.passed and line.pair == f"{EAGER} ~ {EXPORTED}"}
-    yield from (f"{method}: the ExportedProgram itself does not say what eager said; it was so before any target" for method in sorted(wrong))
-    failed = {name: [line.method for line in lines if not line.passed and line.pair == f"{EAGER} ~ {name}" and line.method not in wrong] for name in artifacts}
+    yield from (
+        f"{method}: the ExportedProgram itself does not say what eager said; it was so before any target"
+        for method in sorted(wrong)
+    )
+    failed = {
+        name: [
+            line.method
+            for line in lines
+            if not line.passed and line.pair == f"{EAGER} ~ {name}" and line.method not in wrong
+        ]
+        for name in artifacts
+    }
     for name, methods in failed.items():
         if not methods or sides[name].failure:
             continue
         if kept is None:
-            yield f"{name}: where it differs can be found with a server artifact of the same build beside it, which keeps the ExportedPrograms"
+            yield (
+                f"{name}: where it differs can be found with a server artifact of the same build beside it,"
+                " which keeps the ExportedPrograms"
+            )
             continue
         try:
             found = [str(place) for place in locate(artifacts[name], kept, methods[0])]
         except EdgeExportError as error:
             found = [f"it could not be found ({error})"]
-        yield from (f"{name}: {place}" for place in dict.fromkeys(found or ["weights, passes and the values of all modules are right for its first case"]))
+        yield from (
+            f"{name}: {place}"
+            for place in dict.fromkeys(
+                found or ["weights, passes and the values of all modules are right for its first case"]
+            )
+        )
 
 
 def _opened(paths: Sequence[str | Path]) -> dict[str, Artifact]:
-    """The artifacts by the name of their side: target and precision, as far as that tells them apart."""
+    """The artifacts by the name of their side: target and precision, as far as that tells them
+    apart.
+    """
     if not paths:
         raise UsageError("Give at least one artifact.")
     opened = [artifact for path in paths for artifact in open_artifacts(path)]
@@ -134,7 +183,9 @@ def _opened(paths: Sequence[str | Path]) -> dict[str, Artifact]:
 
 
 def _sides(artifacts: Mapping[str, Artifact]) -> Iterator[tuple[str, Artifact, str]]:
-    """(name, artifact, engine) of each side: the ExportedPrograms of the first artifact that keeps them, then each artifact's own program."""
+    """(name, artifact, engine) of each side: the ExportedPrograms of the first artifact that keeps
+    them, then each artifact's own program.
+    """
     kept = next((a for a in artifacts.values() if PROGRAMS in a.manifest["files"]), None)
     if kept is not None:
         yield EXPORTED, kept, "exported"
@@ -147,13 +198,28 @@ def _answers(artifact: Artifact, engine: str, first: Artifact, options: Mapping,
     from safetensors.torch import load_file
 
     folder.mkdir()
-    command = [sys.executable, "-m", "edgeexport.verify.parity.process", str(artifact.path), engine, str(first.path), str(folder), json.dumps(dict(options))]
+    command = [
+        sys.executable,
+        "-m",
+        "edgeexport.verify.parity.process",
+        str(artifact.path),
+        engine,
+        str(first.path),
+        str(folder),
+        json.dumps(dict(options)),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     answers, result = folder / "answers.safetensors", folder / "result.json"
-    failure = "" if done.returncode == 0 else " | ".join(done.stderr.strip().splitlines()[-2:]) or f"ended with code {done.returncode}"
+    failure = (
+        ""
+        if done.returncode == 0
+        else " | ".join(done.stderr.strip().splitlines()[-2:]) or f"ended with code {done.returncode}"
+    )
     return _Side(
-        load_file(answers) if answers.exists() else {}, json.loads(result.read_text(encoding="utf-8")) if result.exists() else None, failure,
-    )  # fmt: skip
+        load_file(answers) if answers.exists() else {},
+        json.loads(result.read_text(encoding="utf-8")) if result.exists() else None,
+        failure,
+    )
 
 
 def _lines(first: Artifact, artifacts: Mapping[str, Artifact], sides: Mapping[str, _Side]) -> Iterator[Line]:
@@ -163,27 +229,54 @@ def _lines(first: Artifact, artifacts: Mapping[str, Artifact], sides: Mapping[st
 
 
 def _common(method: str, artifacts: Mapping[str, Artifact], pair: tuple[str, str]) -> list[dict]:
-    """The first artifact's cases that every side of the pair was built for (one may take a larger batch)."""
+    """The first artifact's cases that every side of the pair was built for (one may take a larger
+    batch).
+    """
     first = next(iter(artifacts.values()))
-    built = {EXPORTED: next((a for a in artifacts.values() if PROGRAMS in a.manifest["files"]), first), **artifacts}
-    dims = [{d["name"]: d["verified"] or d["asked"] for d in built[s].methods[method]["dims"]} for s in pair if s != EAGER]
+    built = {
+        EXPORTED: next((a for a in artifacts.values() if PROGRAMS in a.manifest["files"]), first),
+        **artifacts,
+    }
+    dims = [
+        {d["name"]: d["verified"] or d["asked"] for d in built[s].methods[method]["dims"]}
+        for s in pair
+        if s != EAGER
+    ]
     return [
-        case for case in first.methods[method]["cases"]
-        if all(bounds[name][0] <= size <= bounds[name][1] for bounds in dims for name, size in case["sizes"].items())
-    ]  # fmt: skip
+        case
+        for case in first.methods[method]["cases"]
+        if all(
+            bounds[name][0] <= size <= bounds[name][1]
+            for bounds in dims
+            for name, size in case["sizes"].items()
+        )
+    ]
 
 
 def _line(entry: dict, one: str, other: str, sides: Mapping[str, _Side], cases: list[dict]) -> Line:
     factor = 1.0 if {EAGER, EXPORTED} & {one, other} else PAIR_FACTOR
-    limit, least_db = entry["tolerance"]["max_abs_relative"] * factor, entry["tolerance"]["min_sqnr_db"] - (6.0 if factor > 1.0 else 0.0)
+    limit, least_db = (
+        entry["tolerance"]["max_abs_relative"] * factor,
+        entry["tolerance"]["min_sqnr_db"] - (6.0 if factor > 1.0 else 0.0),
+    )
     allowed = f"max abs <= {limit:.0e} x range, SQNR >= {least_db:.0f} dB"
-    worst, label, sqnr, metrics, passed, message = None, "", float("inf"), {}, bool(cases), "" if cases else "they have no size in common"
+    worst, label, sqnr, metrics, passed, message = (
+        None,
+        "",
+        float("inf"),
+        {},
+        bool(cases),
+        "" if cases else "they have no size in common",
+    )
     for case in cases:
         for output in entry["outputs"]:
             key = f"{entry['name']}/{case['id']}/{output['name']}"
             missing = next((s for s in (one, other) if key not in sides[s].answers), None)
             if missing is not None:
-                passed, message = False, f"{missing} gave no answer: {sides[missing].failure or 'see its check'}"
+                passed, message = (
+                    False,
+                    f"{missing} gave no answer: {sides[missing].failure or 'see its check'}",
+                )
                 continue
             compared = Comparison.of(sides[other].answers[key], sides[one].answers[key])
             passed &= compared.within(limit, least_db)
@@ -196,8 +289,18 @@ def _line(entry: dict, one: str, other: str, sides: Mapping[str, _Side], cases: 
                 passed &= value >= output["metric_limit"]
     found = worst or Comparison(float("nan"), float("nan"), float("nan"))
     return Line(
-        entry["name"], f"{one} ~ {other}", len(cases), label, found.max_abs, found.max_abs_relative, sqnr, metrics, allowed, bool(passed), message,
-    )  # fmt: skip
+        entry["name"],
+        f"{one} ~ {other}",
+        len(cases),
+        label,
+        found.max_abs,
+        found.max_abs_relative,
+        sqnr,
+        metrics,
+        allowed,
+        bool(passed),
+        message,
+    )
 
 
 def write(found: Parity, folder: Path) -> None:

@@ -1,8 +1,10 @@
-"""Where two sides part: a weight that is another, a pass that changes the numbers, or the first module whose value differs.
+"""Where two sides part: a weight that is another, a pass that changes the numbers, or the first
+module whose value differs.
 
-Asked in this order, from the files alone: the ExportedPrograms that a server artifact keeps, and the recipe in the manifest. A
-weight is found by its bytes; a pass by running the program after each; what is left is in lowering or in the runtime, and
-is found by emitting the program once more with the values of its modules as further outputs.
+Asked in this order, from the files alone: the ExportedPrograms that a server artifact keeps, and
+the recipe in the manifest. A weight is found by its bytes; a pass by running the program after
+each; what is left is in lowering or in the runtime, and is found by emitting the program once more
+with the values of its modules as further outputs.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ PROBES = 40
 
 @dataclass(frozen=True)
 class Place:
-    """Where in the model: what differs, the module by its name in the user's model, and the line of source that computes with it."""
+    """Where in the model: what differs, the module by its name in the user's model, and the line of
+    source that computes with it.
+    """
 
     method: str
     what: str
@@ -49,28 +53,44 @@ class Place:
     source: str
 
     def __str__(self) -> str:
-        return f"{self.method}: {self.what}, in {self.module or 'the model itself'} ({self.source or 'its line is not known'})"
+        return (
+            f"{self.method}: {self.what}, in {self.module or 'the model itself'}"
+            f" ({self.source or 'its line is not known'})"
+        )
 
 
 def locate(artifact: Artifact, kept: Artifact, method: str) -> tuple[Place, ...]:
-    """Where the program of `artifact` first differs from the ExportedProgram of `method` that `kept` holds."""
-    programs = {name: with_examples(program, _examples(kept, name)) for name, program in load_programs(kept.path / PROGRAMS).items()}
+    """Where the program of `artifact` first differs from the ExportedProgram of `method` that
+    `kept` holds.
+    """
+    programs = {
+        name: with_examples(program, _examples(kept, name))
+        for name, program in load_programs(kept.path / PROGRAMS).items()
+    }
     recipe = _recipe(artifact)
     weights = tuple(_weights(artifact, recipe, programs))
     if weights:
         return weights
     entry = artifact.methods[method]
     inputs = _inputs(artifact, entry, entry["cases"][0])
-    return tuple(_passes(recipe, programs[method], method, inputs, artifact)) or tuple(_modules(recipe, programs[method], method, inputs, artifact))
+    return tuple(_passes(recipe, programs[method], method, inputs, artifact)) or tuple(
+        _modules(recipe, programs[method], method, inputs, artifact)
+    )
 
 
 def _recipe(artifact: Artifact):
     """The recipe that the manifest names, with its passes and settings."""
     recorded = artifact.manifest["recipe"]
     settings = recorded["settings"]
-    asked = {"cpu_isa": settings["cpu_isa"]["name"], "device": settings["device"]} if "cpu_isa" in settings else {}
+    asked = (
+        {"cpu_isa": settings["cpu_isa"]["name"], "device": settings["device"]}
+        if "cpu_isa" in settings
+        else {}
+    )
     recipe = catalog.recipe(recorded["name"], recorded["precision"], asked)
-    return dataclasses.replace(recipe, passes=tuple(p for p in recipe.passes if p.__name__ in recorded["passes"]))
+    return dataclasses.replace(
+        recipe, passes=tuple(p for p in recipe.passes if p.__name__ in recorded["passes"])
+    )
 
 
 def _examples(kept: Artifact, method: str) -> tuple[torch.Tensor, ...]:
@@ -97,9 +117,13 @@ def _weights(artifact: Artifact, recipe, programs: Mapping[str, ExportedProgram]
         yield Place(method, what, *_source(user))
 
 
-def _package_weights(artifact: Artifact, recipe, rewritten: Mapping[str, ExportedProgram]) -> Iterator[tuple[str, Node, str]]:
+def _package_weights(
+    artifact: Artifact, recipe, rewritten: Mapping[str, ExportedProgram]
+) -> Iterator[tuple[str, Node, str]]:
     """Each weight of the package has its name; so it is compared by that."""
-    with PT2ArchiveReader(str(artifact.program_path)) as archive:  # it asks no checksum, as the runtime does not
+    with PT2ArchiveReader(
+        str(artifact.program_path)
+    ) as archive:  # it asks no checksum, as the runtime does not
         stored: dict[str, torch.Tensor] = {}
         for method, program in rewritten.items():
             index = json.loads(archive.read_string(f"{AOTINDUCTOR_DIR}{method}/weights_config.json"))
@@ -109,14 +133,24 @@ def _package_weights(artifact: Artifact, recipe, rewritten: Mapping[str, Exporte
                     continue
                 file, shape, stride, offset = entry
                 if file not in stored:
-                    stored[file] = torch.load(io.BytesIO(archive.read_bytes(f"{WEIGHTS_DIR}{file}")), weights_only=True)
+                    stored[file] = torch.load(
+                        io.BytesIO(archive.read_bytes(f"{WEIGHTS_DIR}{file}")), weights_only=True
+                    )
                 held = stored[file].as_strided(shape, stride, offset)
                 if held.shape != tensor.shape or not torch.equal(held, tensor):
-                    yield method, node, f"the weight '{name}' is another (max abs {float((held - tensor).abs().max()):.1e})"
+                    yield (
+                        method,
+                        node,
+                        f"the weight '{name}' is another (max abs {float((held - tensor).abs().max()):.1e})",
+                    )
 
 
-def _pte_weights(artifact: Artifact, recipe, rewritten: Mapping[str, ExportedProgram]) -> Iterator[tuple[str, Node, str]]:
-    """A `.pte` names its weights by their bytes; so the recipe emits it once more, and what that has and the file lacks is traced back."""
+def _pte_weights(
+    artifact: Artifact, recipe, rewritten: Mapping[str, ExportedProgram]
+) -> Iterator[tuple[str, Node, str]]:
+    """A `.pte` names its weights by their bytes; so the recipe emits it once more, and what that
+    has and the file lacks is traced back.
+    """
     with tempfile.TemporaryDirectory() as folder:
         again = Path(folder) / "again.pte"
         recipe.emit({name: copied(program) for name, program in rewritten.items()}, again)
@@ -145,7 +179,10 @@ def _constants(program: ExportedProgram) -> Iterator[tuple[str, torch.Tensor, No
     changed = set(program.graph_signature.buffers_to_mutate.values())
     nodes = {n.name: n for n in program.graph.nodes if n.op == "placeholder"}
     for spec in program.graph_signature.input_specs:
-        if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR) and spec.target not in changed:
+        if (
+            spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+            and spec.target not in changed
+        ):
             store = program.state_dict if spec.target in program.state_dict else program.constants
             yield spec.target, store[spec.target].detach(), nodes[spec.arg.name]
 
@@ -153,14 +190,21 @@ def _constants(program: ExportedProgram) -> Iterator[tuple[str, torch.Tensor, No
 # passes
 
 
-def _passes(recipe, program: ExportedProgram, method: str, inputs: tuple, artifact: Artifact) -> Iterator[Place]:
+def _passes(
+    recipe, program: ExportedProgram, method: str, inputs: tuple, artifact: Artifact
+) -> Iterator[Place]:
     """The first pass after which the program answers otherwise."""
     want = _run(program, inputs)
     program = copied(program)
     for rewrite in recipe.passes:
         program, _ = run_passes(program, (rewrite,))
         if not _agree(_run(program, inputs), want, artifact, method):
-            yield Place(method, f"the pass {rewrite.__name__} changes the numbers: build with --skip-pass {rewrite.__name__}", "", "")
+            yield Place(
+                method,
+                f"the pass {rewrite.__name__} changes the numbers: build with --skip-pass {rewrite.__name__}",
+                "",
+                "",
+            )
             return
 
 
@@ -171,13 +215,18 @@ def _run(program: ExportedProgram, inputs: tuple) -> list[torch.Tensor]:
 
 def _agree(got: list, want: list, artifact: Artifact, method: str) -> bool:
     limits = artifact.methods[method]["tolerance"]
-    return all(Comparison.of(g, w).within(limits["max_abs_relative"], limits["min_sqnr_db"]) for g, w in zip(got, want))
+    return all(
+        Comparison.of(g, w).within(limits["max_abs_relative"], limits["min_sqnr_db"])
+        for g, w in zip(got, want)
+    )
 
 
 # modules
 
 
-def _modules(recipe, program: ExportedProgram, method: str, inputs: tuple, artifact: Artifact) -> Iterator[Place]:
+def _modules(
+    recipe, program: ExportedProgram, method: str, inputs: tuple, artifact: Artifact
+) -> Iterator[Place]:
     """The first module whose value the emitted program computes otherwise."""
     probed, nodes = _probed(program)
     want = _run(probed, inputs)
@@ -192,17 +241,29 @@ def _modules(recipe, program: ExportedProgram, method: str, inputs: tuple, artif
     for node, theirs, ours in zip(nodes, got[first:], want[first:]):
         compared = Comparison.of(theirs, ours)
         if not compared.within(limits["max_abs_relative"], limits["min_sqnr_db"]):
-            yield Place(method, f"{node.target} gives another value (max abs {compared.max_abs:.1e}, {compared.max_abs_relative:.1e} x range)", *_source(node))
+            yield Place(
+                method,
+                f"{node.target} gives another value (max abs {compared.max_abs:.1e},"
+                f" {compared.max_abs_relative:.1e} x range)",
+                *_source(node),
+            )
             return
 
 
 def _probed(program: ExportedProgram) -> tuple[ExportedProgram, list[Node]]:
-    """The program with the last value of each module as a further output, and the nodes of those, in order."""
+    """The program with the last value of each module as a further output, and the nodes of those,
+    in order.
+    """
     program = copied(program)
     last: dict[str, Node] = {}
     for node in program.graph.nodes:
         value = node.meta.get("val")
-        if node.op == "call_function" and isinstance(value, torch.Tensor) and value.is_floating_point() and _source(node)[0]:
+        if (
+            node.op == "call_function"
+            and isinstance(value, torch.Tensor)
+            and value.is_floating_point()
+            and _source(node)[0]
+        ):
             last[_source(node)[0]] = node
     order = {node: index for index, node in enumerate(program.graph.nodes)}
     nodes = sorted(last.values(), key=order.__getitem__)
@@ -218,10 +279,14 @@ def _probed(program: ExportedProgram) -> tuple[ExportedProgram, list[Node]]:
 
 
 def _source(node: Node) -> tuple[str, str]:
-    """The module that a node belongs to, as the model names it, and its line: 'file.py:12: y = self.fc(x)'."""
+    """The module that a node belongs to, as the model names it, and its line: 'file.py:12: y =
+    self.fc(x)'.
+    """
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     module = str(stack[-1][0]) if stack else ""
-    lines = re.findall(r'File "([^"]+)", line (\d+), in \S+\s*\n?\s*([^\n]*)', node.meta.get("stack_trace") or "")
+    lines = re.findall(
+        r'File "([^"]+)", line (\d+), in \S+\s*\n?\s*([^\n]*)', node.meta.get("stack_trace") or ""
+    )
     if not lines:
         return module, ""
     file, line, text = lines[-1]

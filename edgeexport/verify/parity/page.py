@@ -17,8 +17,15 @@ def render(found: Parity) -> str:
     """The page as HTML."""
     import jinja2
 
-    environment = jinja2.Environment(loader=jinja2.PackageLoader("edgeexport.verify.parity", "."), autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    return environment.get_template("page.html.j2").render(parity=found, position=_position, limit=_limit, decades=range(DECADES[0], DECADES[1] + 1))
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("edgeexport.verify.parity", "."),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("page.html.j2").render(
+        parity=found, position=_position, limit=_limit, decades=range(DECADES[0], DECADES[1] + 1)
+    )
 
 
 def _position(relative: float) -> float:

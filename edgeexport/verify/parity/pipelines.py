@@ -13,10 +13,14 @@ from edgeexport.method import Pipeline
 from edgeexport.pipelines.media.made_samples import options_of
 
 NUMBERS = 1e-3
-"""Scores, coordinates and times of two programs may differ by this much of the larger; text, labels and token ids by nothing."""
+"""Scores, coordinates and times of two programs may differ by this much of the larger; text, labels
+and token ids by nothing.
+"""
 
 PIXELS = 1e-3
-"""Share of the pixels of two written pictures that may differ: those at a mask's edge, where a logit is near 0."""
+"""Share of the pixels of two written pictures that may differ: those at a mask's edge, where a
+logit is near 0.
+"""
 
 
 VISIBLE = 8
@@ -34,18 +38,34 @@ class Difference:
 
 
 def run_pipeline(program, pipeline: Pipeline, folder: Path, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Run on samples drawn the same for every side, or on what is `given` by option name; written files become part of the result."""
+    """Run on samples drawn the same for every side, or on what is `given` by option name; written
+    files become part of the result.
+    """
     options, written = options_of(pipeline, folder, given)
     result = dict(pipeline.run(program, **options))
-    result |= {name: json.loads(path.read_bytes()) for name, path in written.items() if path.is_file() and not _is_picture(path)}
+    result |= {
+        name: json.loads(path.read_bytes())
+        for name, path in written.items()
+        if path.is_file() and not _is_picture(path)
+    }
     # What a caption calls the program, and where files are: there sides differ, and should.
-    kept = _comparable(result, "{target} {precision}".format(**program.manifest), {v for v in options.values() if isinstance(v, str)})
-    return kept | {name: {"picture": str(path)} for name, path in written.items() if path.is_file() and _is_picture(path)}
+    kept = _comparable(
+        result,
+        "{target} {precision}".format(**program.manifest),
+        {v for v in options.values() if isinstance(v, str)},
+    )
+    return kept | {
+        name: {"picture": str(path)} for name, path in written.items() if path.is_file() and _is_picture(path)
+    }
 
 
 def _comparable(value: Any, ours: str, paths: set[str]) -> Any:
     if isinstance(value, Mapping):
-        return {k: _comparable(v, ours, paths) for k, v in value.items() if not (isinstance(v, str) and v in paths)}
+        return {
+            k: _comparable(v, ours, paths)
+            for k, v in value.items()
+            if not (isinstance(v, str) and v in paths)
+        }
     if isinstance(value, (list, tuple)):
         return [_comparable(v, ours, paths) for v in value]
     return value.replace(ours, "") if isinstance(value, str) else value
@@ -84,8 +104,16 @@ def _different(one: Any, other: Any, place: str) -> Iterator[tuple[str, Any, Any
     elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         left = list(enumerate(other))
         for index, item in enumerate(one):
-            # Things that are ranked may change places where their scores are equal but for rounding.
-            found = next((pair for pair in _nearest(left, index) if not any(True for _ in _different(item, pair[1], ""))), None)
+            # Things that are ranked may change places where their scores are equal but for
+            # rounding.
+            found = next(
+                (
+                    pair
+                    for pair in _nearest(left, index)
+                    if not any(True for _ in _different(item, pair[1], ""))
+                ),
+                None,
+            )
             if found is None:
                 yield from _different(item, other[index], f"{place}[{index}]")
             else:
@@ -98,8 +126,14 @@ def _different(one: Any, other: Any, place: str) -> Iterator[tuple[str, Any, Any
 
 
 def _nearest(pairs: list[tuple[int, Any]], index: int) -> list[tuple[int, Any]]:
-    """The item at `index` first; of things, not of numbers and words, also the others, nearest first."""
-    return [p for p in sorted(pairs, key=lambda p: abs(p[0] - index)) if p[0] == index or isinstance(p[1], Mapping)]
+    """The item at `index` first; of things, not of numbers and words, also the others, nearest
+    first.
+    """
+    return [
+        p
+        for p in sorted(pairs, key=lambda p: abs(p[0] - index))
+        if p[0] == index or isinstance(p[1], Mapping)
+    ]
 
 
 def _pixels_that_differ(one: str, other: str) -> float:

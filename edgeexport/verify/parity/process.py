@@ -1,4 +1,6 @@
-"""The child process of `parity`: python -m edgeexport.verify.parity.process ARTIFACT ENGINE FIRST FOLDER OPTIONS."""
+"""The child process of `parity`: python -m edgeexport.verify.parity.process ARTIFACT ENGINE FIRST
+FOLDER OPTIONS.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from edgeexport.verify.parity.pipelines import run_pipeline
 
 
 def main(path: str, engine: str, first: str, folder: str, options: str) -> None:
-    """With the runtime ENGINE, answer every case of the artifact FIRST that this one takes, then run the pipeline; what was written before a crash stays."""
+    """With the runtime ENGINE, answer every case of the artifact FIRST that this one takes, then
+    run the pipeline; what was written before a crash stays.
+    """
     from safetensors.torch import save_file
 
     program, cases_of = Program(open_artifact(path)), open_artifact(first)
@@ -38,7 +42,9 @@ def _answers(program: Program, cases_of: Artifact) -> dict:
             try:
                 method.validate(inputs)
             except InputError:
-                continue  # a size that the other artifact takes and this one does not: no answer, and the pair is compared without it
+                # a size that the other artifact takes and this one does not: no answer, and the
+                # pair is compared without it
+                continue
             if before:
                 program[case["setup"]["method"]](*before)
             for output, tensor in zip(method.outputs, method(*inputs)):

@@ -1,6 +1,8 @@
-"""Where the time of a `.pte` goes: per operator, inside its delegates too, and per line of the model; what is not delegated, why, and the fix.
+"""Where the time of a `.pte` goes: per operator, inside its delegates too, and per line of the
+model; what is not delegated, why, and the fix.
 
-The program runs in a process of its own with events recorded, which makes every call slower: shares are what to read, not latency.
+The program runs in a process of its own with events recorded, which makes every call slower: shares
+are what to read, not latency.
 """
 
 from __future__ import annotations
@@ -21,12 +23,21 @@ from typing import Any
 
 from edgeexport.artifact.folder import SOURCES, Artifact, dims_of, open_artifact
 from edgeexport.artifact.pte import plain_name
-from edgeexport.errors import ArtifactError, CheckFailed, RuntimeFault, UnknownName, UsageError, foreign_errors
+from edgeexport.errors import (
+    ArtifactError,
+    CheckFailed,
+    RuntimeFault,
+    UnknownName,
+    UsageError,
+    foreign_errors,
+)
 from edgeexport.verify.profile.attribution import aligned
 from edgeexport.verify.profile.fixes import fix_of
 
 BETWEEN = "runtime overhead"
-"""The row of what passes between the instructions of a program; of a delegate it is called after the backend."""
+"""The row of what passes between the instructions of a program; of a delegate it is called after
+the backend.
+"""
 
 NOT_ATTRIBUTED, ADDED = "not attributed", "added by lowering"
 """In place of a line: what could not be told, and what no line of the model asks for."""
@@ -47,7 +58,8 @@ class Line:
 
 @dataclass(frozen=True)
 class Operator:
-    """One kind of operator in a call of a method: how often it runs and its time; outside the delegates, why and what would change it.
+    """One kind of operator in a call of a method: how often it runs and its time; outside the
+    delegates, why and what would change it.
 
     `delegated` is None for what is no operator: the runtime between its instructions.
     """
@@ -64,9 +76,11 @@ class Operator:
 
 @dataclass(frozen=True)
 class MethodProfile:
-    """The operators of one method, the longest first; `total_ms` is what the runtime recorded for the whole call, `accounted_ms` their sum.
+    """The operators of one method, the longest first; `total_ms` is what the runtime recorded for
+    the whole call, `accounted_ms` their sum.
 
-    `range_ms` is the quickest and the slowest call: far apart, the machine had other work, and the shares are rough.
+    `range_ms` is the quickest and the slowest call: far apart, the machine had other work, and the
+    shares are rough.
     """
 
     method: str
@@ -84,7 +98,9 @@ class MethodProfile:
     @cached_property
     def lines(self) -> list[Line]:
         """The lines of the model, over all operators, the longest first."""
-        return _lines((line.source, line.module, line.time_ms) for operator in self.operators for line in operator.lines)
+        return _lines(
+            (line.source, line.module, line.time_ms) for operator in self.operators for line in operator.lines
+        )
 
 
 @dataclass(frozen=True)
@@ -110,10 +126,12 @@ def profile(
     keep: Path | None = None,
     force: bool = False,
 ) -> Profile:
-    """Profile `methods` (all) of the artifact at `path`, at `sizes` (each dimension's least), and check that the times add up.
+    """Profile `methods` (all) of the artifact at `path`, at `sizes` (each dimension's least), and
+    check that the times add up.
 
-    In the folder `keep` stay the ETDump and a bundled program with the recorded cases. Raises UsageError for what cannot be profiled so,
-    ArtifactError for what `keep` holds already, RuntimeFault when the program does not run, CheckFailed when times do not add up.
+    In the folder `keep` stay the ETDump and a bundled program with the recorded cases. Raises
+    UsageError for what cannot be profiled so, ArtifactError for what `keep` holds already,
+    RuntimeFault when the program does not run, CheckFailed when times do not add up.
     """
     artifact = open_artifact(path, ".pte")
     chosen = _chosen(artifact, methods, sizes or {})
@@ -122,7 +140,9 @@ def profile(
     kept = () if keep is None else (ETDUMP, f"{artifact.program_path.stem}.bpte")
     for name in kept:
         if (keep / name).exists() and not force:
-            raise ArtifactError(f"{keep / name} is there already. Give --force to replace it, or another --keep.")
+            raise ArtifactError(
+                f"{keep / name} is there already. Give --force to replace it, or another --keep."
+            )
     request = {"cases": chosen, "calls": calls, "threads": threads, "bundled": kept[1] if kept else None}
     with tempfile.TemporaryDirectory() as folder:
         measured = _run(artifact, request, Path(folder))
@@ -139,8 +159,9 @@ def _chosen(artifact: Artifact, methods: Sequence[str], sizes: Mapping[str, int]
     """The case to run of each method: its least, with the `sizes` that were asked for."""
     if artifact.program_path.suffix != ".pte":
         raise UsageError(
-            f"{artifact.name} is a server package ({artifact.program_path.name}): ExecuTorch's events are for a .pte. "
-            "Profile it with torch.profiler around program.call(...), or compare latency with edgeexport bench."
+            f"{artifact.name} is a server package ({artifact.program_path.name}): ExecuTorch's events are for"
+            " a .pte. Profile it with torch.profiler around program.call(...), or compare latency with"
+            " edgeexport bench."
         )
     for name in methods:
         if name not in artifact.methods:
@@ -151,7 +172,9 @@ def _chosen(artifact: Artifact, methods: Sequence[str], sizes: Mapping[str, int]
         if name not in dims:
             raise UnknownName("dimension", name, dims)
         if not dims[name].min <= size <= dims[name].max:
-            raise UsageError(f"{name} = {size} cannot be: this program takes {dims[name].min} to {dims[name].max}.")
+            raise UsageError(
+                f"{name} = {size} cannot be: this program takes {dims[name].min} to {dims[name].max}."
+            )
     return {name: _case(entry, sizes) for name, entry in entries.items()}
 
 
@@ -162,23 +185,37 @@ def _case(entry: dict, sizes: Mapping[str, int]) -> dict:
     wanted = first["sizes"] | {name: size for name, size in sizes.items() if name in first["sizes"]}
     setup = first["setup"]
     if setup is not None:
-        # A recorded case has the sizes of both calls: a size of the first call follows the dimension that it equals in every case.
-        follows = {theirs: next(ours for ours in wanted if all(c["setup"]["sizes"][theirs] == c["sizes"][ours] for c in cases)) for theirs in setup["sizes"]}
+        # A recorded case has the sizes of both calls: a size of the first call follows the
+        # dimension that it equals in every case.
+        follows = {
+            theirs: next(
+                ours for ours in wanted if all(c["setup"]["sizes"][theirs] == c["sizes"][ours] for c in cases)
+            )
+            for theirs in setup["sizes"]
+        }
         setup = setup | {"sizes": {theirs: wanted[ours] for theirs, ours in follows.items()}}
     return first | {"sizes": wanted, "setup": setup}
 
 
 def _run(artifact: Artifact, request: dict, folder: Path) -> dict:
-    """What the child process measured, in a process of its own because a program can crash the runtime. Raises RuntimeFault, UsageError."""
+    """What the child process measured, in a process of its own because a program can crash the
+    runtime. Raises RuntimeFault, UsageError.
+    """
     log = folder / "log"
     (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
     with open(log, "wb") as stream:
         command = [sys.executable, "-m", "edgeexport.verify.profile.process", str(artifact.path), str(folder)]
-        code = subprocess.run(command, stdout=stream, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL).returncode
+        code = subprocess.run(
+            command, stdout=stream, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
+        ).returncode
     if code != 0:
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
         *_, last = ["", *log.read_text(encoding="utf-8", errors="replace").strip().splitlines()]
-        raise UsageError(last) if code == UsageError.exit_code else RuntimeFault(f"The profiled run {how}: {last}")
+        raise (
+            UsageError(last)
+            if code == UsageError.exit_code
+            else RuntimeFault(f"The profiled run {how}: {last}")
+        )
     return json.loads((folder / "measured.json").read_text(encoding="utf-8"))
 
 
@@ -191,8 +228,14 @@ def _move(file: Path, folder: Path) -> None:
 
 
 def _profile(artifact: Artifact, measured: dict, calls: int) -> Profile:
-    sources = json.loads((artifact.path / SOURCES).read_text(encoding="utf-8")) if SOURCES in artifact.manifest["files"] else None
-    methods = tuple(_method(artifact.methods[name], times, sources) for name, times in measured["methods"].items())
+    sources = (
+        json.loads((artifact.path / SOURCES).read_text(encoding="utf-8"))
+        if SOURCES in artifact.manifest["files"]
+        else None
+    )
+    methods = tuple(
+        _method(artifact.methods[name], times, sources) for name, times in measured["methods"].items()
+    )
     program = artifact.manifest["files"][artifact.manifest["program"]]
     return Profile(artifact.manifest["model"]["name"], program["sha256"], calls, measured["threads"], methods)
 
@@ -204,17 +247,30 @@ def _method(entry: dict, times: dict, sources: dict | None) -> MethodProfile:
     rows: dict[tuple[str, bool | None], list[tuple[str | None, str, float]]] = defaultdict(list)
     for instruction in times["instructions"]:
         if not instruction["delegate"]:
-            rows[instruction["operator"], False].append((*places.of_instruction(instruction["index"]), instruction["time_ms"]))
+            rows[instruction["operator"], False].append(
+                (*places.of_instruction(instruction["index"]), instruction["time_ms"])
+            )
             continue
         inside = instruction["inside"]
-        for (name, time_ms), place in zip(inside, places.of_delegate(instruction["index"], [name for name, _ in inside])):
+        for (name, time_ms), place in zip(
+            inside, places.of_delegate(instruction["index"], [name for name, _ in inside])
+        ):
             rows[name, True].append((*place, time_ms))
         rest_ms = max(0.0, instruction["time_ms"] - sum(time_ms for _, time_ms in inside))
         rows[f"{instruction['operator']} overhead", True].append((None, "", rest_ms))
     rows[BETWEEN, None].append((None, "", times["between_ms"]))
-    operators = [_operator(name, delegated, parts, entry, total_ms) for (name, delegated), parts in rows.items()]
+    operators = [
+        _operator(name, delegated, parts, entry, total_ms) for (name, delegated), parts in rows.items()
+    ]
     operators.sort(key=lambda o: -o.time_ms)
-    return MethodProfile(entry["name"], times["sizes"], total_ms, tuple(times["range_ms"]), sum(o.time_ms for o in operators), tuple(operators))
+    return MethodProfile(
+        entry["name"],
+        times["sizes"],
+        total_ms,
+        tuple(times["range_ms"]),
+        sum(o.time_ms for o in operators),
+        tuple(operators),
+    )
 
 
 def _operator(name: str, delegated: bool | None, parts: list, entry: dict, total_ms: float) -> Operator:
@@ -240,7 +296,9 @@ def _lines(parts) -> list[Line]:
 
 
 class _Places:
-    """Lines and modules of one method, by instruction; (None, "") throughout for an artifact without SOURCES."""
+    """Lines and modules of one method, by instruction; (None, "") throughout for an artifact
+    without SOURCES.
+    """
 
     def __init__(self, sources: dict | None, method: str):
         self._sources = sources and sources["sources"]
@@ -267,6 +325,7 @@ def _check_sum(method: MethodProfile) -> None:
     """Counted twice or left out, times would not add up to the call's own."""
     if abs(method.accounted_ms - method.total_ms) > SUM_WITHIN * method.total_ms:
         raise CheckFailed(
-            f"The operators of '{method.method}' take {method.accounted_ms:.3f} ms together, the whole call {method.total_ms:.3f} ms: they do not add up "
-            f"within {SUM_WITHIN:.0%}, so these shares cannot be trusted. Run it again with more --calls."
+            f"The operators of '{method.method}' take {method.accounted_ms:.3f} ms together, the whole call"
+            f" {method.total_ms:.3f} ms: they do not add up within {SUM_WITHIN:.0%}, so these shares cannot"
+            " be trusted. Run it again with more --calls."
         )

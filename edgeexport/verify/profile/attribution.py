@@ -7,11 +7,21 @@ import re
 from collections.abc import Sequence
 
 _SAME = {
-    "conv": "convolution", "depthwiseconv": "convolution", "convtranspose": "deconvolution", "div": "divide", "avgpooling": "averagepooling",
-    "globalavgpooling": "mean", "sin": "sine", "cos": "cosine", "dynamicfullyconnected": "fullyconnected",
-    "concatenate2": "copy", "concatenate3": "copy", "concatenate4": "copy", "concatenate5": "copy",
+    "conv": "convolution",
+    "depthwiseconv": "convolution",
+    "convtranspose": "deconvolution",
+    "div": "divide",
+    "avgpooling": "averagepooling",
+    "globalavgpooling": "mean",
+    "sin": "sine",
+    "cos": "cosine",
+    "dynamicfullyconnected": "fullyconnected",
+    "concatenate2": "copy",
+    "concatenate3": "copy",
+    "concatenate4": "copy",
+    "concatenate5": "copy",
     "square": "multiply",  # what XNNPACK makes of x * x
-}  # fmt: skip
+}
 _RUNS_AS = {"convolution": {"convolution", "fullyconnected"}}
 """What XNNPACK may make of a kind of node: a convolution of 1 x 1 is a fully connected layer."""
 
@@ -26,8 +36,9 @@ def kind(name: str) -> str:
 def aligned(events: Sequence[str], nodes: Sequence[str]) -> list[int | None]:
     """For each event the node it is, by kind and order; None where that is not sure.
 
-    XNNPACK runs the nodes in order: as many events as nodes, each of which can be its node, are those nodes. Where some were dropped, a kind
-    of which as many ran as there are nodes is taken in order, and of another kind what stands between the same neighbours.
+    XNNPACK runs the nodes in order: as many events as nodes, each of which can be its node, are
+    those nodes. Where some were dropped, a kind of which as many ran as there are nodes is taken in
+    order, and of another kind what stands between the same neighbours.
     """
     ran, there = [kind(e) for e in events], [kind(n) for n in nodes]
     if len(ran) == len(there) and all(e in _RUNS_AS.get(n, {n}) for e, n in zip(ran, there)):

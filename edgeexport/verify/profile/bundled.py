@@ -1,12 +1,16 @@
-"""A `.bpte`: the program with the recorded cases and eager's answers in one file, which ExecuTorch's own tools run and verify.
+"""A `.bpte`: the program with the recorded cases and eager's answers in one file, which
+ExecuTorch's own tools run and verify.
 
-In Python it is `executorch.extension.pybindings.portable_lib` (the examples of the documentation call a `load_bundled_input`, which 1.5 does not have):
+In Python it is `executorch.extension.pybindings.portable_lib` (the examples of the documentation
+call a `load_bundled_input`, which 1.5 does not have):
 
-    module = portable_lib._load_bundled_program_from_buffer(Path("model.bpte").read_bytes())
-    answers = module.verify_result_with_bundled_expected_output("encode_image", 0, rtol, atol)      # raises RuntimeError where they differ
+    module = portable_lib._load_bundled_program_from_buffer(Path("model.bpte").read_bytes()) answers
+    = module.verify_result_with_bundled_expected_output("encode_image", 0, rtol, atol)      # raises
+    RuntimeError where they differ
 
-Cases are numbered within their method, in the order of the manifest without those that start from a state; their sizes may differ. An
-element may differ by atol + rtol x its expected value. A tolerance of this project is relative to the range of the whole answer, so give atol = tolerance x
+Cases are numbered within their method, in the order of the manifest without those that start from a
+state; their sizes may differ. An element may differ by atol + rtol x its expected value. A
+tolerance of this project is relative to the range of the whole answer, so give atol = tolerance x
 range: the defaults (1e-5, 1e-8) refuse right elements that are close to zero.
 """
 
@@ -24,7 +28,9 @@ LIMIT_BYTES = 2**31 - 2**24
 
 
 def write_bundled(program: Program, methods: Iterable[str], path: Path) -> None:
-    """Write the program with the cases of `methods` to `path`. Raises UsageError for more than fits.
+    """Write the program with the cases of `methods` to `path`.
+
+    Raises UsageError for more than fits.
 
     A case that starts from a state is left out: a bundled case is one call.
     """
@@ -46,5 +52,12 @@ def write_bundled(program: Program, methods: Iterable[str], path: Path) -> None:
         if cases:
             suites.append(MethodTestSuite(name, cases))
     if size_bytes > LIMIT_BYTES:
-        raise UsageError(f"A bundled program holds at most {LIMIT_BYTES / 1e9:.1f} GB, this would be {size_bytes / 1e9:.1f} GB: choose fewer methods with --method.")
-    path.write_bytes(serialize_from_bundled_program_to_flatbuffer(BundledProgram(None, suites, pte_file_path=str(program.artifact.program_path))))
+        raise UsageError(
+            f"A bundled program holds at most {LIMIT_BYTES / 1e9:.1f} GB, this would be"
+            f" {size_bytes / 1e9:.1f} GB: choose fewer methods with --method."
+        )
+    path.write_bytes(
+        serialize_from_bundled_program_to_flatbuffer(
+            BundledProgram(None, suites, pte_file_path=str(program.artifact.program_path))
+        )
+    )

@@ -1,4 +1,6 @@
-"""An ETDump → for one call of each method, the time of every instruction, and of every operator inside a delegate."""
+"""An ETDump → for one call of each method, the time of every instruction, and of every operator
+inside a delegate.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +17,29 @@ from edgeexport.errors import RuntimeFault
 CALL, DELEGATE, EXECUTE = "OPERATOR_CALL", "DELEGATE_CALL", "Method::execute"
 
 Place = tuple[int, str, str]
-"""What a time belongs to: the instruction, `position` in its delegate (or CALL, DELEGATE), and the name inside the delegate."""
+"""What a time belongs to: the instruction, `position` in its delegate (or CALL, DELEGATE), and the
+name inside the delegate.
+"""
 
 
 def read_events(etdump: Path, executed: Sequence[str | None], program: Path) -> dict[str, dict[str, Any]]:
-    """By method, `total_ms`, `range_ms` (the quickest and the slowest call), `between_ms` (between its instructions) and `instructions`, each with its operator and what is inside.
+    """By method, `total_ms`, `range_ms` (the quickest and the slowest call), `between_ms` (between
+    its instructions) and `instructions`, each with its operator and what is inside.
 
-    `executed` names the method of each call in the order of the calls, None for one that is not to be counted. Figures are means over
-    the quickest quarter of a method's calls: they add up as those of one call do (medians would not), and a call in which another process
-    took the core, which is charged to whatever operator ran then, is left out. Raises RuntimeFault for a dump of other calls.
+    `executed` names the method of each call in the order of the calls, None for one that is not to
+    be counted. Figures are means over the quickest quarter of a method's calls: they add up as
+    those of one call do (medians would not), and a call in which another process took the core,
+    which is charged to whatever operator ran then, is left out. Raises RuntimeFault for a dump of
+    other calls.
     """
     from executorch.devtools.etdump.serialize import deserialize_from_etdump_flatcc
 
     dump = deserialize_from_etdump_flatcc(etdump.read_bytes())
-    runs = [events for events in ([e.profile_event for e in run.events if e.profile_event] for run in dump.run_data) if any(e.name == EXECUTE for e in events)]
+    runs = [
+        events
+        for events in ([e.profile_event for e in run.events if e.profile_event] for run in dump.run_data)
+        if any(e.name == EXECUTE for e in events)
+    ]
     if len(runs) != len(executed):
         raise RuntimeFault(f"The runtime recorded {len(runs)} calls, {len(executed)} were made.")
     by_method: dict[str, list] = defaultdict(list)
@@ -51,12 +62,19 @@ def _measured(calls: list[list], names: Mapping[int, str]) -> dict[str, Any]:
     total, between = mean.pop("total"), mean.pop("between")
     instructions: dict[int, dict[str, Any]] = {}
     for (index, kind, name), time_ms in mean.items():
-        entry = instructions.setdefault(index, {"index": index, "operator": names[index], "time_ms": 0.0, "inside": []})
+        entry = instructions.setdefault(
+            index, {"index": index, "operator": names[index], "time_ms": 0.0, "inside": []}
+        )
         if kind in (CALL, DELEGATE):
             entry |= {"time_ms": time_ms, "delegate": kind == DELEGATE}
         else:
             entry["inside"].append([name, time_ms])
-    return {"total_ms": total, "range_ms": range_ms, "between_ms": between, "instructions": [instructions[i] for i in sorted(instructions)]}
+    return {
+        "total_ms": total,
+        "range_ms": range_ms,
+        "between_ms": between,
+        "instructions": [instructions[i] for i in sorted(instructions)],
+    }
 
 
 def _times(events: list) -> dict[str | Place, float]:
@@ -72,7 +90,9 @@ def _times(events: list) -> dict[str | Place, float]:
         times[event.instruction_id, event.name, ""] += _ms(event.start_time, event.end_time)
     for index, inside in _inside(events).items():
         for position, event in enumerate(inside):
-            times[index, str(position), re.sub(r" #\d+$", "", _name(event))] += _ms(event.start_time, event.end_time)
+            times[index, str(position), re.sub(r" #\d+$", "", _name(event))] += _ms(
+                event.start_time, event.end_time
+            )
     return times
 
 
@@ -95,7 +115,11 @@ def _ms(start: int, end: int) -> float:
 
 def _names(program: Path) -> dict[str, dict[int, str]]:
     """The operator or backend that each instruction calls, by method."""
-    return {plan.name: dict(_called(plan)) for plan in read_program(program).execution_plan if not is_constant(plan)}
+    return {
+        plan.name: dict(_called(plan))
+        for plan in read_program(program).execution_plan
+        if not is_constant(plan)
+    }
 
 
 def _called(plan) -> Iterator[tuple[int, str]]:

@@ -1,4 +1,6 @@
-"""The child process of `profile`: python -m edgeexport.verify.profile.process ARTIFACT FOLDER; FOLDER holds request.json, and gets the rest."""
+"""The child process of `profile`: python -m edgeexport.verify.profile.process ARTIFACT FOLDER;
+FOLDER holds request.json, and gets the rest.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,17 @@ WARM_UP = 2
 
 
 def main(path: str, folder: Path) -> None:
-    """Call each method, read back what was recorded, and write measured.json, with a bundled program where one was asked for."""
+    """Call each method, read back what was recorded, and write measured.json, with a bundled
+    program where one was asked for.
+    """
     request = json.loads((folder / "request.json").read_text(encoding="utf-8"))
     program = Program(open_artifact(path), request["threads"])
     program.engine = executorch.Engine(program.artifact, record_events=True)
-    executed = [method for name, case in request["cases"].items() for method in _call(program, name, case, request["calls"])]
+    executed = [
+        method
+        for name, case in request["cases"].items()
+        for method in _call(program, name, case, request["calls"])
+    ]
     program.engine.write_events(folder / ETDUMP)
     times = read_events(folder / ETDUMP, executed, program.artifact.program_path)
     methods = {name: times[name] | {"sizes": case["sizes"]} for name, case in request["cases"].items()}
@@ -35,7 +43,10 @@ def main(path: str, folder: Path) -> None:
 
 
 def _call(program: Program, name: str, case: dict, calls: int) -> list[str | None]:
-    """Run a case `calls` times after what it needs; of each call made, the method if it counts. A state is at the same place for every call."""
+    """Run a case `calls` times after what it needs; of each call made, the method if it counts.
+
+    A state is at the same place for every call.
+    """
     method = program[name]
     before, inputs = case_calls(case, program, method, GoldenAnswers(program.artifact.golden()))
     if before:

@@ -1,4 +1,6 @@
-"""Artifacts, and what was measured of them, as one self-contained HTML page: no network, no script."""
+"""Artifacts, and what was measured of them, as one self-contained HTML page: no network, no
+script.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ class Measured:
 
 @dataclass(frozen=True)
 class Subject:
-    """An artifact with the files that are about it: latency, profiles, and findings of later checks."""
+    """An artifact with the files that are about it: latency, profiles, and findings of later
+    checks.
+    """
 
     artifact: Artifact
     benches: tuple[Measured, ...]
@@ -49,19 +53,25 @@ def report(
     out: str | Path | None = None,
     force: bool = False,
 ) -> Path:
-    """Write the page about the artifacts at `paths` (folders, or archives) and return its path; `out` is by default beside the first.
+    """Write the page about the artifacts at `paths` (folders, or archives) and return its path;
+    `out` is by default beside the first.
 
-    Raises UsageError for a file that is malformed, or of other weights or another program than any artifact here; ArtifactError for
-    what is no artifact, or may not be written.
+    Raises UsageError for a file that is malformed, or of other weights or another program than any
+    artifact here; ArtifactError for what is no artifact, or may not be written.
     """
     if not paths:
         raise UsageError("Give at least one artifact.")
     out = Path(out) if out is not None else Path(paths[0]).parent / DEFAULT_NAME
     refuse(out, force)
-    read = {kind: [Measured(str(p), validated_json.read(p, kind)) for p in files] for kind, files in (("bench", benches), ("profile", profiles), ("findings", findings))}
+    read = {
+        kind: [Measured(str(p), validated_json.read(p, kind)) for p in files]
+        for kind, files in (("bench", benches), ("profile", profiles), ("findings", findings))
+    }
     artifacts = [artifact for path in paths for artifact in open_artifacts(path)]
     subjects = _matched(artifacts, read["bench"], read["profile"], read["findings"])
-    from edgeexport.verify.report.page import render  # with it come torch and executorch, which nothing before needs
+    from edgeexport.verify.report.page import (
+        render,
+    )  # with it come torch and executorch, which nothing before needs
 
     _write(out, render(subjects))
     return out
@@ -74,18 +84,41 @@ def refuse(out: Path, force: bool) -> None:
     if not force:
         raise ArtifactError(f"{out} exists already. Give --force to replace it, or choose another --out.")
     if not out.is_file() or GENERATOR.encode() not in out.read_bytes()[:2000]:
-        raise ArtifactError(f"{out} is not a page of `edgeexport report`, so --force does not replace it. Choose another --out.")
+        raise ArtifactError(
+            f"{out} is not a page of `edgeexport report`, so --force does not replace it. Choose another"
+            " --out."
+        )
 
 
-def _matched(artifacts: list[Artifact], benches: list[Measured], profiles: list[Measured], checks: list[Measured]) -> list[Subject]:
+def _matched(
+    artifacts: list[Artifact], benches: list[Measured], profiles: list[Measured], checks: list[Measured]
+) -> list[Subject]:
     """Each artifact with its files. Raises UsageError for a file that is about none of them."""
     for bench in benches:
-        _one_of(artifacts, _has_weights, bench.content, f"{bench.name} measured {bench.content['model']} with weights {bench.content['weights_sha256'][:12]}...")
+        _one_of(
+            artifacts,
+            _has_weights,
+            bench.content,
+            f"{bench.name} measured {bench.content['model']} with weights"
+            f" {bench.content['weights_sha256'][:12]}...",
+        )
     for profile in profiles:
-        _one_of(artifacts, _has_program, profile.content, f"{profile.name} profiled a program {profile.content['program_sha256'][:12]}... of {profile.content['model']}")
+        _one_of(
+            artifacts,
+            _has_program,
+            profile.content,
+            f"{profile.name} profiled a program {profile.content['program_sha256'][:12]}... of"
+            f" {profile.content['model']}",
+        )
     for check in checks:
         for finding in check.content["findings"]:
-            _one_of(artifacts, _was_checked, finding, f"{check.name} checked {finding['artifact']} (program {finding.get('program_sha256', 'not named')[:12]})")
+            _one_of(
+                artifacts,
+                _was_checked,
+                finding,
+                f"{check.name} checked {finding['artifact']} (program"
+                f" {finding.get('program_sha256', 'not named')[:12]})",
+            )
     return [
         Subject(
             artifact,
@@ -103,13 +136,20 @@ def _part_about(artifact: Artifact, check: Measured) -> Measured | None:
     return Measured(check.name, {"findings": found}) if found else None
 
 
-def _one_of(artifacts: list[Artifact], fits: Callable[[Artifact, dict], bool], content: dict, said: str) -> None:
+def _one_of(
+    artifacts: list[Artifact], fits: Callable[[Artifact, dict], bool], content: dict, said: str
+) -> None:
     if not any(fits(artifact, content) for artifact in artifacts):
-        raise UsageError(f"{said}: no artifact here is that. They are: {', '.join(_described(a) for a in artifacts)}.")
+        raise UsageError(
+            f"{said}: no artifact here is that. They are: {', '.join(_described(a) for a in artifacts)}."
+        )
 
 
 def _described(artifact: Artifact) -> str:
-    return f"{artifact.name} ({artifact.manifest['model']['name']} {artifact.side}, weights {artifact.manifest['weights']['sha256'][:12]}..., program {program_sha256(artifact)[:12]}...)"
+    return (
+        f"{artifact.name} ({artifact.manifest['model']['name']} {artifact.side}, weights"
+        f" {artifact.manifest['weights']['sha256'][:12]}..., program {program_sha256(artifact)[:12]}...)"
+    )
 
 
 def program_sha256(artifact: Artifact) -> str:
@@ -118,7 +158,10 @@ def program_sha256(artifact: Artifact) -> str:
 
 
 def _has_weights(artifact: Artifact, bench: dict) -> bool:
-    return (artifact.manifest["model"]["name"], artifact.manifest["weights"]["sha256"]) == (bench["model"], bench["weights_sha256"])
+    return (artifact.manifest["model"]["name"], artifact.manifest["weights"]["sha256"]) == (
+        bench["model"],
+        bench["weights_sha256"],
+    )
 
 
 def _has_program(artifact: Artifact, profile: dict) -> bool:
@@ -127,7 +170,10 @@ def _has_program(artifact: Artifact, profile: dict) -> bool:
 
 def _was_checked(artifact: Artifact, finding: dict) -> bool:
     """By the program's hash; by target and precision where a file has none."""
-    return finding.get("program_sha256", program_sha256(artifact)) == program_sha256(artifact) and finding["artifact"] == artifact.side
+    return (
+        finding.get("program_sha256", program_sha256(artifact)) == program_sha256(artifact)
+        and finding["artifact"] == artifact.side
+    )
 
 
 def _write(out: Path, page: str) -> None:

@@ -1,4 +1,6 @@
-"""The methods of a program as boxes: what each takes and returns, where it comes from, which state they share."""
+"""The methods of a program as boxes: what each takes and returns, where it comes from, which state
+they share.
+"""
 
 from __future__ import annotations
 
@@ -61,11 +63,18 @@ class MethodGraph:
 
 
 def method_graph(manifest: dict) -> MethodGraph:
-    """Boxes under one another in the order of the data; arrows from an output to the inputs that it becomes."""
+    """Boxes under one another in the order of the data; arrows from an output to the inputs that it
+    becomes.
+    """
     boxes = [_method_box(m) for m in manifest["methods"]] + _state_boxes(manifest["methods"])
     layout = _laid_out(boxes)
     flows, shared = _flows(boxes), [(state.name, method) for state in boxes for method in state.shares]
-    described = "; ".join(f"{b.name} takes {', '.join(t.name for t in b.inputs) or 'nothing'} and returns {', '.join(t.name for t in b.outputs)}" for b in boxes if not b.shares)
+    described = "; ".join(
+        f"{b.name} takes {', '.join(t.name for t in b.inputs) or 'nothing'} and returns"
+        f" {', '.join(t.name for t in b.outputs)}"
+        for b in boxes
+        if not b.shares
+    )
     plot = Plot(layout.height, f"Methods: {described}")
     for box in boxes:
         _draw_box(plot, box, layout)
@@ -73,7 +82,9 @@ def method_graph(manifest: dict) -> MethodGraph:
         _draw_flow(plot, layout, start, ends, lane)
     for lane, (state, method) in enumerate(shared):
         _draw_shared(plot, layout, state, method, lane)
-    return MethodGraph(plot.markup(), LANE_PX * len(flows) + 14 if flows else 0, LANE_PX * len(shared) + 14 if shared else 0)
+    return MethodGraph(
+        plot.markup(), LANE_PX * len(flows) + 14 if flows else 0, LANE_PX * len(shared) + 14 if shared else 0
+    )
 
 
 def merged(tensors: Iterable[Tensor]) -> tuple[Tensor, ...]:
@@ -96,18 +107,32 @@ def _one(group: Sequence[Tensor]) -> Tensor:
     first, last = group[0], group[-1]
     if len(group) == 1 or "#" not in _kind(first)[0]:
         return first
-    return Tensor(f"{first.name} to {last.name}", f"{len(group)} x {first.facts}", first.meaning, first.source)
+    return Tensor(
+        f"{first.name} to {last.name}", f"{len(group)} x {first.facts}", first.meaning, first.source
+    )
 
 
 def _method_box(method: dict) -> Box:
     dims = {d["name"]: d["verified"] or d["asked"] for d in method["dims"]}
     inputs = merged(_input(spec, dims) for spec in method["inputs"])
-    outputs = merged(Tensor(o["name"], f"{o['dtype']} {text.shape(o['shape_at_least'])}", o["meaning"]) for o in method["outputs"])
+    outputs = merged(
+        Tensor(o["name"], f"{o['dtype']} {text.shape(o['shape_at_least'])}", o["meaning"])
+        for o in method["outputs"]
+    )
     return Box(method["name"], inputs, outputs)
 
 
 def _input(spec: dict, dims: dict) -> Tensor:
-    sizes = [f"{s} {dims[s][0]} to {dims[s][1]}" if isinstance(s, str) and dims[s][0] < dims[s][1] else dims[s][0] if isinstance(s, str) else s for s in spec["shape"]]
+    sizes = [
+        (
+            f"{s} {dims[s][0]} to {dims[s][1]}"
+            if isinstance(s, str) and dims[s][0] < dims[s][1]
+            else dims[s][0]
+            if isinstance(s, str)
+            else s
+        )
+        for s in spec["shape"]
+    ]
     sample = spec["sample"]
     source = (sample["method"], sample["output"]) if sample["kind"] == "output_of" else None
     return Tensor(spec["name"], f"{spec['dtype']} {text.shape(sizes)}", spec["meaning"], source)
@@ -124,9 +149,16 @@ def _state_boxes(methods: Sequence[dict]) -> list[Box]:
     sets = dict.fromkeys(tuple(names) for names in owners.values())
     found = []
     for shares in sets:
-        mine = [Tensor(name, f"{buffers[name]['dtype']} {text.shape(buffers[name]['shape'])}") for name, names in owners.items() if tuple(names) == shares]
+        mine = [
+            Tensor(name, f"{buffers[name]['dtype']} {text.shape(buffers[name]['shape'])}")
+            for name, names in owners.items()
+            if tuple(names) == shares
+        ]
         rows = tuple(sorted({_kind(t): t for t in mine}.values(), key=lambda t: t.name))
-        numbered = [Tensor(re.sub(r"\d+", "N", t.name), f"{sum(_kind(o) == _kind(t) for o in mine)} x {t.facts}") for t in rows]
+        numbered = [
+            Tensor(re.sub(r"\d+", "N", t.name), f"{sum(_kind(o) == _kind(t) for o in mine)} x {t.facts}")
+            for t in rows
+        ]
         found.append(Box("state that is kept between calls", inputs=tuple(numbered), shares=shares))
     return found
 
@@ -135,7 +167,9 @@ def _laid_out(boxes: Sequence[Box]) -> _Layout:
     layout = _Layout()
     for box in boxes:
         layout.top[box.name] = layout.height
-        for index, (kind, tensor) in enumerate([("in", t) for t in box.inputs] + [("out", t) for t in box.outputs]):
+        for index, (kind, tensor) in enumerate(
+            [("in", t) for t in box.inputs] + [("out", t) for t in box.outputs]
+        ):
             layout.row[box.name, kind, tensor.name] = layout.height + HEAD_PX + ROW_PX * index + ROW_PX / 2
         layout.height += box.height_px + GAP_PX
     layout.height -= GAP_PX - 2
@@ -158,25 +192,53 @@ def _flows(boxes: Sequence[Box]) -> dict[tuple[str, str], list[tuple[str, str]]]
 
 def _draw_box(plot: Plot, box: Box, layout: _Layout) -> None:
     top = layout.top[box.name]
-    plot.add("rect", x="0%", width="100%", y=top + 0.5, height=box.height_px - 1, rx=6, class_="box state" if box.shares else "box")
+    plot.add(
+        "rect",
+        x="0%",
+        width="100%",
+        y=top + 0.5,
+        height=box.height_px - 1,
+        rx=6,
+        class_="box state" if box.shares else "box",
+    )
     plot.add("text", box.name, x=10, y=top + 20, class_="head")
     for kind, tensors in (("in", box.inputs), ("out", box.outputs)):
         for tensor in tensors:
             y = layout.row[box.name, kind, tensor.name]
             direction = "" if box.shares else kind
             plot.add("text", direction, x=10, y=y + 4, class_=f"direction {kind}")
-            plot.add("text", tensor.name, title=tensor.meaning or None, x=10 if box.shares else 40, y=y - 3, class_="name")
-            plot.add("text", textwrap.shorten(tensor.meaning, MEANING, placeholder=" ..."), x="44%", y=y + 4, class_="meaning")
+            plot.add(
+                "text",
+                tensor.name,
+                title=tensor.meaning or None,
+                x=10 if box.shares else 40,
+                y=y - 3,
+                class_="name",
+            )
+            plot.add(
+                "text",
+                textwrap.shorten(tensor.meaning, MEANING, placeholder=" ..."),
+                x="44%",
+                y=y + 4,
+                class_="meaning",
+            )
             plot.add("text", tensor.facts, x=10 if box.shares else 40, y=y + 12, class_="tick code")
 
 
-def _draw_flow(plot: Plot, layout: _Layout, start: tuple[str, str], ends: Sequence[tuple[str, str]], lane: int) -> None:
+def _draw_flow(
+    plot: Plot, layout: _Layout, start: tuple[str, str], ends: Sequence[tuple[str, str]], lane: int
+) -> None:
     """From an output along a lane at the left to each input that it becomes."""
     x = -(LANE_PX * lane + 12)
     begin = layout.row[start[0], "out", start[1]]
     for end in ends:
         stop = layout.row[end[0], "in", end[1]]
-        plot.add("path", title=f"{start[1]} of {start[0]} is an input of {end[0]}", d=f"M0 {begin:g} H{x} V{stop:g} H-6", class_="flow")
+        plot.add(
+            "path",
+            title=f"{start[1]} of {start[0]} is an input of {end[0]}",
+            d=f"M0 {begin:g} H{x} V{stop:g} H-6",
+            class_="flow",
+        )
         plot.add("path", d=f"M-7 {stop - 4:g} L0 {stop:g} L-7 {stop + 4:g} Z", class_="arrow")
 
 
@@ -188,5 +250,8 @@ def _draw_shared(plot: Plot, layout: _Layout, state: str, method: str, lane: int
     plot.inside(
         nested,
         ("path", {"d": f"M0 {begin:g} H{x} V{stop:g} H6", "class": "flow state"}),
-        *(("path", {"d": f"M7 {y - 4:g} L0 {y:g} L7 {y + 4:g} Z", "class": "arrow state"}) for y in (begin, stop)),
+        *(
+            ("path", {"d": f"M7 {y - 4:g} L0 {y:g} L7 {y + 4:g} Z", "class": "arrow state"})
+            for y in (begin, stop)
+        ),
     )

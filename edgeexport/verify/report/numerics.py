@@ -28,7 +28,9 @@ class Answer:
 
 @dataclass(frozen=True)
 class Case:
-    """One case of a method: its answers, the one with the largest error over the range, and that worst one drawn beside the limit."""
+    """One case of a method: its answers, the one with the largest error over the range, and that
+    worst one drawn beside the limit.
+    """
 
     label: str
     passed: bool
@@ -55,20 +57,40 @@ class MethodNumerics:
 
 
 def numerics(manifest: dict, findings: Sequence[dict]) -> list[MethodNumerics]:
-    """The methods that `findings` have numerics of, in the manifest's order; all errors on one logarithmic axis."""
+    """The methods that `findings` have numerics of, in the manifest's order; all errors on one
+    logarithmic axis.
+    """
     axis = _axis(manifest, findings)
     found = []
     for entry in manifest["methods"]:
-        cases = [_case(entry, f, axis) for f in findings if f["check"] == "numerics" and f["method"] == entry["name"]]
+        cases = [
+            _case(entry, f, axis)
+            for f in findings
+            if f["check"] == "numerics" and f["method"] == entry["name"]
+        ]
         if cases:
             tolerance = entry["tolerance"]
-            scales = _scale(axis, 4, lambda v: f"{v:.0e}".replace("e-0", "e-")), _scale(SQNR_AXIS, 2, lambda v: f"{v:.0f}")
-            found.append(MethodNumerics(entry["name"], tolerance["max_abs_relative"], tolerance["min_sqnr_db"], tolerance["reason"], tuple(cases), *scales))
+            scales = (
+                _scale(axis, 4, lambda v: f"{v:.0e}".replace("e-0", "e-")),
+                _scale(SQNR_AXIS, 2, lambda v: f"{v:.0f}"),
+            )
+            found.append(
+                MethodNumerics(
+                    entry["name"],
+                    tolerance["max_abs_relative"],
+                    tolerance["min_sqnr_db"],
+                    tolerance["reason"],
+                    tuple(cases),
+                    *scales,
+                )
+            )
     return found
 
 
 def worst_of_limit(manifest: dict) -> tuple[float, float] | None:
-    """The error over the range that is the largest part of what is allowed, and what is allowed; None without numerics."""
+    """The error over the range that is the largest part of what is allowed, and what is allowed;
+    None without numerics.
+    """
     pairs = [
         (answer.relative, entry["tolerance"]["max_abs_relative"])
         for entry in manifest["methods"]
@@ -80,15 +102,27 @@ def worst_of_limit(manifest: dict) -> tuple[float, float] | None:
 
 
 def _answers(finding: dict) -> tuple[Answer, ...]:
-    outputs = {name: facts for name, facts in finding["details"].items() if isinstance(facts, dict) and "sqnr_db" in facts}
-    return tuple(Answer(n, f["max_abs"], f["max_abs_relative"], float(f["sqnr_db"])) for n, f in outputs.items())
+    outputs = {
+        name: facts
+        for name, facts in finding["details"].items()
+        if isinstance(facts, dict) and "sqnr_db" in facts
+    }
+    return tuple(
+        Answer(n, f["max_abs"], f["max_abs_relative"], float(f["sqnr_db"])) for n, f in outputs.items()
+    )
 
 
 def _axis(manifest: dict, findings: Sequence[dict]) -> Axis:
     """Whole powers of ten around all errors and limits."""
     errors = [a.relative for f in findings if f["check"] == "numerics" for a in _answers(f)]
-    values = [v for v in errors if v > 0 and math.isfinite(v)] + [m["tolerance"]["max_abs_relative"] for m in manifest["methods"]]
-    return Axis(10.0 ** math.floor(math.log10(min(values))), 10.0 ** math.ceil(math.log10(max(values)) + 0.1), logarithmic=True)
+    values = [v for v in errors if v > 0 and math.isfinite(v)] + [
+        m["tolerance"]["max_abs_relative"] for m in manifest["methods"]
+    ]
+    return Axis(
+        10.0 ** math.floor(math.log10(min(values))),
+        10.0 ** math.ceil(math.log10(max(values)) + 0.1),
+        logarithmic=True,
+    )
 
 
 def _case(entry: dict, finding: dict, axis: Axis) -> Case:
@@ -101,9 +135,16 @@ def _case(entry: dict, finding: dict, axis: Axis) -> Case:
     least = min(answers, key=lambda a: (not math.isnan(a.sqnr_db), a.sqnr_db)).sqnr_db
     tolerance = entry["tolerance"]
     return Case(
-        label, finding["passed"], finding["measured"], finding["details"].get("metrics", {}), answers, worst, least,
-        _error_plot(answers, worst, finding["passed"], tolerance["max_abs_relative"], axis), _sqnr_plot(least, finding["passed"], tolerance["min_sqnr_db"]),
-    )  # fmt: skip
+        label,
+        finding["passed"],
+        finding["measured"],
+        finding["details"].get("metrics", {}),
+        answers,
+        worst,
+        least,
+        _error_plot(answers, worst, finding["passed"], tolerance["max_abs_relative"], axis),
+        _sqnr_plot(least, finding["passed"], tolerance["min_sqnr_db"]),
+    )
 
 
 def _error_plot(answers: Sequence[Answer], worst: Answer, passed: bool, limit: float, axis: Axis) -> Markup:
@@ -113,7 +154,14 @@ def _error_plot(answers: Sequence[Answer], worst: Answer, passed: bool, limit: f
         plot.vertical(axis.percent(tick), 0, ROW_PX, "grid")
     plot.bar(0, axis.percent(worst.relative), 5, 10, "bar ok" if passed else "bar failed")
     for answer in answers:
-        plot.add("circle", title=f"{answer.output}: {text.error(answer.relative)}", cx=f"{axis.percent(answer.relative)}%", cy=10, r=3, class_="dot")
+        plot.add(
+            "circle",
+            title=f"{answer.output}: {text.error(answer.relative)}",
+            cx=f"{axis.percent(answer.relative)}%",
+            cy=10,
+            r=3,
+            class_="dot",
+        )
     plot.vertical(axis.percent(limit), 0, ROW_PX, "limit", f"allowed {limit:.0e}")
     return plot.markup()
 

@@ -1,4 +1,6 @@
-"""What the page's template is filled with: each artifact's sections, and artifacts of a model side by side."""
+"""What the page's template is filled with: each artifact's sections, and artifacts of a model side
+by side.
+"""
 
 from __future__ import annotations
 
@@ -69,26 +71,59 @@ def render(subjects: Sequence[Subject]) -> str:
 
     def environment(escape: bool) -> jinja2.Environment:
         loader = jinja2.PackageLoader("edgeexport.verify.report", ".")
-        return jinja2.Environment(loader=loader, autoescape=escape, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
+        return jinja2.Environment(
+            loader=loader,
+            autoescape=escape,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            undefined=jinja2.StrictUndefined,
+        )
 
     code = environment(escape=False)
     entries = [_entry(subject, f"artifact-{number}", code) for number, subject in enumerate(subjects, 1)]
-    groups = [_group(model, [e for e in entries if e.manifest["model"]["name"] == model]) for model in dict.fromkeys(e.manifest["model"]["name"] for e in entries)]
-    return environment(escape=True).get_template("page.html.j2").render(
-        groups=groups, single=len(entries) == 1, total=len(entries), failed=sum(e.failed for e in entries), text=text, ratio=ratio, floor=FLOOR, generator=GENERATOR
-    )  # fmt: skip
+    groups = [
+        _group(model, [e for e in entries if e.manifest["model"]["name"] == model])
+        for model in dict.fromkeys(e.manifest["model"]["name"] for e in entries)
+    ]
+    return (
+        environment(escape=True)
+        .get_template("page.html.j2")
+        .render(
+            groups=groups,
+            single=len(entries) == 1,
+            total=len(entries),
+            failed=sum(e.failed for e in entries),
+            text=text,
+            ratio=ratio,
+            floor=FLOOR,
+            generator=GENERATOR,
+        )
+    )
 
 
 def _entry(subject: Subject, anchor: str, code) -> Entry:
     artifact = subject.artifact
     manifest = artifact.manifest
-    sources = [("build", manifest["findings"]), *((check.name, check.content["findings"]) for check in subject.checks)]
-    found = ((name, numerics(manifest, findings)) for name, findings in sources if any(f["check"] == "numerics" for f in findings))
+    sources = [
+        ("build", manifest["findings"]),
+        *((check.name, check.content["findings"]) for check in subject.checks),
+    ]
+    found = (
+        (name, numerics(manifest, findings))
+        for name, findings in sources
+        if any(f["check"] == "numerics" for f in findings)
+    )
     plans = read_memory_plans(artifact.program_path) if artifact.program_path.suffix == ".pte" else ()
     return Entry(
-        subject, anchor, sum(not f["passed"] for f in subject.findings), tuple(found), tuple((p.name, method_profiles(p.content)) for p in subject.profiles),
-        tuple(plan_view(plan) for plan in _in_order(plans, list(artifact.methods))), method_graph(manifest), app_code(artifact, code),
-    )  # fmt: skip
+        subject,
+        anchor,
+        sum(not f["passed"] for f in subject.findings),
+        tuple(found),
+        tuple((p.name, method_profiles(p.content)) for p in subject.profiles),
+        tuple(plan_view(plan) for plan in _in_order(plans, list(artifact.methods))),
+        method_graph(manifest),
+        app_code(artifact, code),
+    )
 
 
 def _in_order(plans: Iterable, names: list[str]) -> list:
@@ -99,17 +134,29 @@ def _group(model: str, entries: Sequence[Entry]) -> Group:
     benches = {bench.name: bench for entry in entries for bench in entry.subject.benches}
     lines = tuple(_line(entry) for entry in entries)
     drawn = tuple((bench, races(bench.content)) for bench in benches.values())
-    return Group(model, entries[0].manifest["model"]["summary"], lines, drawn, tuple(line for bench in benches.values() for line in ratios(bench.content)))
+    return Group(
+        model,
+        entries[0].manifest["model"]["summary"],
+        lines,
+        drawn,
+        tuple(line for bench in benches.values() for line in ratios(bench.content)),
+    )
 
 
 def _line(entry: Entry) -> Line:
     manifest = entry.manifest
-    planned = [m["planned_memory_bytes"] for m in manifest["methods"] if m["planned_memory_bytes"] is not None]
+    planned = [
+        m["planned_memory_bytes"] for m in manifest["methods"] if m["planned_memory_bytes"] is not None
+    ]
     delegations = [m["delegation"] for m in manifest["methods"] if m["delegation"] is not None]
     return Line(
-        entry, manifest["files"][manifest["program"]]["size_bytes"], max(planned, default=None), worst_of_limit(manifest),
-        sum(d["delegates"] for d in delegations) if delegations else None, tuple(_boards(entry.subject)),
-    )  # fmt: skip
+        entry,
+        manifest["files"][manifest["program"]]["size_bytes"],
+        max(planned, default=None),
+        worst_of_limit(manifest),
+        sum(d["delegates"] for d in delegations) if delegations else None,
+        tuple(_boards(entry.subject)),
+    )
 
 
 def _boards(subject: Subject) -> Iterator[tuple[str, bool]]:

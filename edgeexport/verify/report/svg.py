@@ -1,4 +1,6 @@
-"""Plots as inline SVG: x in percent of the width, y in pixels, so that text keeps its size from a phone to a desk."""
+"""Plots as inline SVG: x in percent of the width, y in pixels, so that text keeps its size from a
+phone to a desk.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ class Axis:
     def ticks(self, count: int = 5) -> list[float]:
         """Round values on the axis: powers of ten, or about `count` steps of 1, 2 or 5."""
         if self.logarithmic:
-            exponents = range(math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9) + 1)
+            exponents = range(
+                math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9) + 1
+            )
             return [10.0**e for e in exponents[:: math.ceil(len(exponents) / (count + 1))]]
         raw = (self.high - self.low) / count
         unit = 10.0 ** math.floor(math.log10(raw))
@@ -44,25 +48,54 @@ class Plot:
     """An SVG that is being drawn. `title` is its text alternative."""
 
     def __init__(self, height_px: float, title: str):
-        self._root = ElementTree.Element("svg", {"class": "plot", "role": "img", "width": "100%", "height": _text(height_px), "aria-label": title})
+        self._root = ElementTree.Element(
+            "svg",
+            {
+                "class": "plot",
+                "role": "img",
+                "width": "100%",
+                "height": _text(height_px),
+                "aria-label": title,
+            },
+        )
 
     def add(self, tag: str, text: str | None = None, title: str | None = None, **attributes) -> None:
-        """An element; attributes as in SVG, `_` for `-` and `class_` for `class`. `title` is shown under the pointer."""
-        named = {"class" if name == "class_" else name.replace("_", "-"): _text(value) for name, value in attributes.items()}
+        """An element; attributes as in SVG, `_` for `-` and `class_` for `class`.
+
+        `title` is shown under the pointer.
+        """
+        named = {
+            "class" if name == "class_" else name.replace("_", "-"): _text(value)
+            for name, value in attributes.items()
+        }
         element = ElementTree.SubElement(self._root, tag, named)
         element.text = text
         if title is not None:
             ElementTree.SubElement(element, "title").text = title
 
-    def vertical(self, percent: float, top: float, bottom: float, class_: str, title: str | None = None) -> None:
+    def vertical(
+        self, percent: float, top: float, bottom: float, class_: str, title: str | None = None
+    ) -> None:
         """A vertical line."""
         self.add("line", title=title, x1=f"{percent}%", x2=f"{percent}%", y1=top, y2=bottom, class_=class_)
 
-    def bar(self, start: float, end: float, top: float, height: float, class_: str, title: str | None = None) -> None:
+    def bar(
+        self, start: float, end: float, top: float, height: float, class_: str, title: str | None = None
+    ) -> None:
         """A rectangle from `start` to `end` percent."""
-        self.add("rect", title=title, x=f"{start}%", width=f"{max(round(end - start, 3), 0)}%", y=top, height=height, class_=class_)
+        self.add(
+            "rect",
+            title=title,
+            x=f"{start}%",
+            width=f"{max(round(end - start, 3), 0)}%",
+            y=top,
+            height=height,
+            class_=class_,
+        )
 
-    def label(self, text: str, percent: float, y: float, class_: str = "", anchor: str | None = None, dx: float = 0) -> None:
+    def label(
+        self, text: str, percent: float, y: float, class_: str = "", anchor: str | None = None, dx: float = 0
+    ) -> None:
         """Text; at the edges of the plot it is anchored so that it stays inside."""
         anchor = anchor or ("start" if percent < 8 else "end" if percent > 92 else "middle")
         self.add("text", text, x=f"{percent}%", y=y, dx=dx, text_anchor=anchor, class_=class_)
@@ -74,8 +107,12 @@ class Plot:
             self.label(text, axis.percent(value), bottom + 13, "tick")
 
     def inside(self, place: Mapping[str, object], *elements: tuple[str, Mapping[str, object]]) -> None:
-        """Elements in a coordinate system of their own, whose origin is at `place` (an `x` in percent, which paths cannot have)."""
-        home = ElementTree.SubElement(self._root, "svg", {name: _text(value) for name, value in place.items()})
+        """Elements in a coordinate system of their own, whose origin is at `place` (an `x` in
+        percent, which paths cannot have).
+        """
+        home = ElementTree.SubElement(
+            self._root, "svg", {name: _text(value) for name, value in place.items()}
+        )
         for tag, attributes in elements:
             ElementTree.SubElement(home, tag, {name: _text(value) for name, value in attributes.items()})
 

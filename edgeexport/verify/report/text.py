@@ -12,7 +12,11 @@ def size(size_bytes: float | None) -> str:
         return "not recorded"
     for limit, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if size_bytes >= limit:
-            return f"{size_bytes / limit:.3g} {unit}" if size_bytes < 100 * limit else f"{size_bytes / limit:.0f} {unit}"
+            return (
+                f"{size_bytes / limit:.3g} {unit}"
+                if size_bytes < 100 * limit
+                else f"{size_bytes / limit:.0f} {unit}"
+            )
     return f"{size_bytes:.0f} bytes"
 
 

@@ -33,12 +33,27 @@ ON_DEMAND = True
 """Packages can leave the program out, and have the app fetch it."""
 
 VERSIONS = {
-    "gradle": "8.14", "android_gradle_plugin": "8.10.0", "kotlin": "2.2.0", "coroutines": "1.10.2", "jvm": 17, "compile_sdk": 36, "min_sdk": 24, "sample_min_sdk": 28,
-    "junit": "4.13.2", "json": "20250107", "test_runner": "1.6.2", "test_junit": "1.2.1",
-}  # fmt: skip
-"""What the project is built with: releases that go together, says Kotlin's table of compatible Gradle and Android plugins."""
+    "gradle": "8.14",
+    "android_gradle_plugin": "8.10.0",
+    "kotlin": "2.2.0",
+    "coroutines": "1.10.2",
+    "jvm": 17,
+    "compile_sdk": 36,
+    "min_sdk": 24,
+    "sample_min_sdk": 28,
+    "junit": "4.13.2",
+    "json": "20250107",
+    "test_runner": "1.6.2",
+    "test_junit": "1.2.1",
+}
+"""What the project is built with: releases that go together, says Kotlin's table of compatible
+Gradle and Android plugins.
+"""
 
-MEMBERS = frozenset("loaded pipeline facts tokenizer answer close it context source equals hashCode toString getClass notify notifyAll wait".split())
+MEMBERS = frozenset(
+    "loaded pipeline facts tokenizer answer close it context source equals hashCode toString getClass notify"
+    " notifyAll wait".split()
+)
 """What the generated class has beside its functions, and every object."""
 
 _RESERVED = KEYWORDS["java"] | KEYWORDS["kotlin"]
@@ -46,47 +61,83 @@ _LIBRARY = Path("library/src/main")
 _MAIN = _LIBRARY / "kotlin"
 _TEST_ASSETS = Path("library/src/androidTest/assets")
 
-WORDS = {"segmentation": "Segmentation", "speech": "Speech", "captions": "Caption", "video": "Video", "pose": "Pose"}
+WORDS = {
+    "segmentation": "Segmentation",
+    "speech": "Speech",
+    "captions": "Caption",
+    "video": "Video",
+    "pose": "Pose",
+}
 """What the Kotlin code calls each pipeline."""
 PIPELINES = frozenset(WORDS)
 TEXT_FILES, TEXT_PIPELINES = frozenset({"TextDecoder.kt", "Tokenizer.kt"}), frozenset({"speech", "captions"})
 
 
 def app_id(given: str | None, model: str) -> str:
-    """The package name of the library's code: `given` if it is one, or one for trying. Raises UsageError."""
+    """The package name of the library's code:
+
+    `given` if it is one, or one for trying. Raises UsageError.
+    """
     if given is None:
         return f"com.example.{identifier(model, 'cpp').lower()}"
     segments = given.split(".")
-    if len(segments) < 2 or not all(re.fullmatch(r"[a-zA-Z][a-zA-Z0-9_]*", segment, re.ASCII) for segment in segments):
-        raise UsageError(f"'{given}' is no application id: write two or more words of letters, digits and _ with dots between them, each beginning with a letter, as com.example.sam2.")
+    if len(segments) < 2 or not all(
+        re.fullmatch(r"[a-zA-Z][a-zA-Z0-9_]*", segment, re.ASCII) for segment in segments
+    ):
+        raise UsageError(
+            f"'{given}' is no application id: write two or more words of letters, digits and _ with dots"
+            " between them, each beginning with a letter, as com.example.sam2."
+        )
     taken = next((segment for segment in segments if segment in _RESERVED), None)
     if taken is not None:
-        raise UsageError(f"'{given}' is no application id: '{taken}' is a word of Kotlin or Java. Choose another for it.")
+        raise UsageError(
+            f"'{given}' is no application id: '{taken}' is a word of Kotlin or Java. Choose another for it."
+        )
     return given
 
 
 def write(request: Request, folder: Path) -> None:
-    """The project: `library` with code, program and tests, `sample`, and what is to be known about them."""
+    """The project:
+
+    `library` with code, program and tests, `sample`, and what is to be known about them.
+    """
     api = _api(request)
     facts = _facts(request, api)
     _write_project(facts, folder)
     _write_code(facts, api, folder)
     _write_assets(request, folder / _LIBRARY / "assets" / facts["assets"], folder / _TEST_ASSETS)
-    (folder / "NOTICE").write_text(notice(request.manifest, f"{RUNTIME} {request.runtime_version}", request.notes), encoding="utf-8")
+    (folder / "NOTICE").write_text(
+        notice(request.manifest, f"{RUNTIME} {request.runtime_version}", request.notes), encoding="utf-8"
+    )
 
 
 def write_compiled(request: Request, folder: Path, classes: Path, path: Path) -> None:
-    """An AAR of the library, with `classes`, a jar of what its code was compiled to. Raises UsageError for a jar of something else."""
+    """An AAR of the library, with `classes`, a jar of what its code was compiled to.
+
+    Raises UsageError for a jar of something else.
+    """
     _refuse_classes(classes, f"{request.app_id.replace('.', '/')}/{_api(request).name}.class")
     library = folder / _LIBRARY
-    files = {f"assets/{file.relative_to(library / 'assets').as_posix()}": file for file in sorted((library / "assets").rglob("*")) if file.is_file()}
+    files = {
+        f"assets/{file.relative_to(library / 'assets').as_posix()}": file
+        for file in sorted((library / "assets").rglob("*"))
+        if file.is_file()
+    }
     with resources.as_file(resources.files("edgeexport.ship.mobile") / "android" / "aar") as extra:
         made = path.with_name("AndroidManifest.xml")
-        made.write_text((extra / "AndroidManifest.xml").read_text().format(app_id=request.app_id, min_sdk=VERSIONS["min_sdk"]), encoding="utf-8")
+        made.write_text(
+            (extra / "AndroidManifest.xml")
+            .read_text()
+            .format(app_id=request.app_id, min_sdk=VERSIONS["min_sdk"]),
+            encoding="utf-8",
+        )
         files |= {
-            "AndroidManifest.xml": made, "classes.jar": classes, "R.txt": extra / "R.txt", "proguard.txt": folder / "library" / "consumer-rules.pro",
+            "AndroidManifest.xml": made,
+            "classes.jar": classes,
+            "R.txt": extra / "R.txt",
+            "proguard.txt": folder / "library" / "consumer-rules.pro",
             "META-INF/com/android/build/gradle/aar-metadata.properties": extra / "aar-metadata.properties",
-        }  # fmt: skip
+        }
         write_files(files, path)
 
 
@@ -97,10 +148,22 @@ def _refuse_classes(classes: Path, wanted: str) -> None:
     except zipfile.BadZipFile as error:
         raise UsageError(f"{classes} is no jar ({error}).") from error
     if wanted not in names:
-        raise UsageError(f"{classes} has no {wanted}: it was not compiled from this package, or with another --id.")
-    strange = next((name for name in sorted(names) if name.startswith(("android/", "androidx/", "org/pytorch/", "kotlin/", "kotlinx/"))), None)
+        raise UsageError(
+            f"{classes} has no {wanted}: it was not compiled from this package, or with another --id."
+        )
+    strange = next(
+        (
+            name
+            for name in sorted(names)
+            if name.startswith(("android/", "androidx/", "org/pytorch/", "kotlin/", "kotlinx/"))
+        ),
+        None,
+    )
     if strange is not None:
-        raise UsageError(f"{classes} holds {strange}, which an app has from elsewhere. Give a jar of the library's own classes.")
+        raise UsageError(
+            f"{classes} holds {strange}, which an app has from elsewhere. Give a jar of the library's own"
+            " classes."
+        )
 
 
 def _api(request: Request) -> Api:
@@ -112,12 +175,23 @@ def _api(request: Request) -> Api:
 def _facts(request: Request, api: Api) -> dict[str, Any]:
     manifest = request.manifest
     return {
-        "id": request.app_id, "api": api, "pipeline": request.pipeline, "versions": VERSIONS, "runtime": RUNTIME, "runtime_version": request.runtime_version,
-        "model": manifest["model"], "summary": manifest["model"]["summary"], "program": manifest["program"], "program_sha256": request.program_sha256,
-        "program_bytes": request.artifact.program_path.stat().st_size, "assets": f"models/{manifest['model']['name']}", "notes": request.notes,
+        "id": request.app_id,
+        "api": api,
+        "pipeline": request.pipeline,
+        "versions": VERSIONS,
+        "runtime": RUNTIME,
+        "runtime_version": request.runtime_version,
+        "model": manifest["model"],
+        "summary": manifest["model"]["summary"],
+        "program": manifest["program"],
+        "program_sha256": request.program_sha256,
+        "program_bytes": request.artifact.program_path.stat().st_size,
+        "assets": f"models/{manifest['model']['name']}",
+        "notes": request.notes,
         "tokenizer": manifest["prepare"]["tokenizer"] if request.pipeline in TEXT_PIPELINES else None,
-        "figures": f"{WORDS[request.pipeline].lower()}Figures" if request.pipeline else None, "on_demand": request.on_demand,
-    }  # fmt: skip
+        "figures": f"{WORDS[request.pipeline].lower()}Figures" if request.pipeline else None,
+        "on_demand": request.on_demand,
+    }
 
 
 PROJECT = {
@@ -146,24 +220,36 @@ def _write_code(facts: dict[str, Any], api: Api, folder: Path) -> None:
         for name, text in _sources(kind):
             if _belongs(name, facts["pipeline"]):
                 _write(folder / home / package / name, _environment().from_string(text).render(facts))
-    generated = {_MAIN / package / f"{api.name}.kt": "Model", f"library/src/androidTest/kotlin/{package}/OnDeviceTest.kt": "device_tests/OnDeviceTest"}
+    generated = {
+        _MAIN / package / f"{api.name}.kt": "Model",
+        f"library/src/androidTest/kotlin/{package}/OnDeviceTest.kt": "device_tests/OnDeviceTest",
+    }
     if facts["pipeline"]:
         generated[f"library/src/test/kotlin/{package}/ReplayTest.kt"] = "jvm_tests/ReplayTest"
     screens = Path("sample/src/main/kotlin") / package / "sample"
-    generated |= {screens / "Screen.kt": "sample/Screen", screens / "MainActivity.kt": f"sample/{facts['pipeline'] or 'tensors'}"}
+    generated |= {
+        screens / "Screen.kt": "sample/Screen",
+        screens / "MainActivity.kt": f"sample/{facts['pipeline'] or 'tensors'}",
+    }
     for name, template in generated.items():
         _write(folder / name, _environment().get_template(f"android/{template}.kt.j2").render(facts))
 
 
 def _belongs(name: str, pipeline: str | None) -> bool:
-    """Whether a source file is for a package of this pipeline: what is particular to another is not."""
+    """Whether a source file is for a package of this pipeline: what is particular to another is
+    not.
+    """
     if name in TEXT_FILES:
         return pipeline in TEXT_PIPELINES
-    return not any(name in (f"{word}Pipeline.kt", f"{word}Golden.kt") for key, word in WORDS.items() if key != pipeline)
+    return not any(
+        name in (f"{word}Pipeline.kt", f"{word}Golden.kt") for key, word in WORDS.items() if key != pipeline
+    )
 
 
 def _write_assets(request: Request, home: Path, of_tests: Path) -> None:
-    """The program (on demand, for the tests only), what it needs, and of the manifest what an app needs: nothing of the machine that it was built on."""
+    """The program (on demand, for the tests only), what it needs, and of the manifest what an app
+    needs: nothing of the machine that it was built on.
+    """
     home.mkdir(parents=True)
     manifest = request.manifest
     program, tokenizer = manifest["program"], manifest["prepare"].get("tokenizer")
@@ -172,9 +258,15 @@ def _write_assets(request: Request, home: Path, of_tests: Path) -> None:
         place = of_tests if request.on_demand and name == program else home
         place.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(request.artifact.path / name, place / name)
-    methods = [{key: entry[key] for key in ("name", "inputs", "outputs", "dims")} for entry in manifest["methods"]]
+    methods = [
+        {key: entry[key] for key in ("name", "inputs", "outputs", "dims")} for entry in manifest["methods"]
+    ]
     facts = {key: manifest[key] for key in ("format", "target", "precision", "program", "prepare")}
-    facts |= {"model": {"name": manifest["model"]["name"]}, "files": {name: manifest["files"][name] for name in kept}, "methods": methods}
+    facts |= {
+        "model": {"name": manifest["model"]["name"]},
+        "files": {name: manifest["files"][name] for name in kept},
+        "methods": methods,
+    }
     _write(home / "manifest.json", json.dumps(facts, indent=1) + "\n")
 
 
@@ -184,9 +276,13 @@ def _write(path: Path, text: str) -> None:
 
 
 def _sources(*kinds: str) -> Iterator[tuple[str, str]]:
-    """Name and text of the Kotlin files, templates of nothing but the package's name; without a kind, of those that an app gets."""
+    """Name and text of the Kotlin files, templates of nothing but the package's name; without a
+    kind, of those that an app gets.
+    """
     for kind in kinds or ("pure", "device"):
-        for file in sorted((resources.files("edgeexport.ship.mobile") / "android" / kind).iterdir(), key=lambda f: f.name):
+        for file in sorted(
+            (resources.files("edgeexport.ship.mobile") / "android" / kind).iterdir(), key=lambda f: f.name
+        ):
             if file.name.endswith(".kt"):
                 yield file.name, file.read_text(encoding="utf-8")
 
@@ -194,14 +290,22 @@ def _sources(*kinds: str) -> Iterator[tuple[str, str]]:
 @functools.cache
 def _environment():
     return environment(
-        comment=_comment, string=_string, type=DTYPES.__getitem__, tensor=_tensor, zeros=_zeros, parameters=_parameters,
-        short_parameters=_short_parameters, short_arguments=_short_arguments,
-    )  # fmt: skip
+        comment=_comment,
+        string=_string,
+        type=DTYPES.__getitem__,
+        tensor=_tensor,
+        zeros=_zeros,
+        parameters=_parameters,
+        short_parameters=_short_parameters,
+        short_arguments=_short_arguments,
+    )
 
 
 def _comment(text: str) -> str:
     """Text that ends no comment, begins none, and is no link."""
-    return text.replace("*/", "* /").replace("/*", "/ *").replace("[", "(").replace("]", ")").replace("\n", " ")
+    return (
+        text.replace("*/", "* /").replace("/*", "/ *").replace("[", "(").replace("]", ")").replace("\n", " ")
+    )
 
 
 def _string(text: str) -> str:
@@ -222,7 +326,10 @@ def _parameters(parameters: tuple[Parameter, ...]) -> str:
 def _zeros(argument: Argument) -> str:
     """A tensor of zeros at the least sizes, as code."""
     kind = DTYPES[argument.dtype]
-    return f"{kind}(longArrayOf({', '.join(map(str, argument.sizes))}), {kind.removesuffix('Tensor')}Array({argument.count}))"
+    return (
+        f"{kind}(longArrayOf({', '.join(map(str, argument.sizes))}),"
+        f" {kind.removesuffix('Tensor')}Array({argument.count}))"
+    )
 
 
 def _short_parameters(function: Function, api: Api) -> str:

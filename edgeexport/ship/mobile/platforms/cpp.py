@@ -22,7 +22,9 @@ LANGUAGE = "cpp"
 RUNTIME = "ExecuTorch's C++ runtime for Linux"
 COMPONENTS_OF_BACKENDS = {"XnnpackBackend": "backend_xnnpack"}
 COMPONENTS_OF_OPERATORS = {"quantized_decomposed": "kernels_quantized"}
-"""What RUNTIME has beside `runtime`, `kernels_optimized` and `threadpool`: components of its CMake package by backend, and by namespace of operators."""
+"""What RUNTIME has beside `runtime`, `kernels_optimized` and `threadpool`: components of its CMake
+package by backend, and by namespace of operators.
+"""
 BACKENDS = frozenset(COMPONENTS_OF_BACKENDS)
 DTYPES = {dtype: names["cpp"] for dtype, names in TYPES.items()}
 GOLDEN = Path("golden")
@@ -32,9 +34,14 @@ PIPELINES: frozenset[str] = frozenset()
 PREFIX = "edgeexport_"
 """What the names of packages begin with, unless one is asked for that does not."""
 
-MACROS = frozenset("assert errno stdin stdout stderr signals slots emit major minor unix linux NULL EOF INFINITY NAN I".split())
+MACROS = frozenset(
+    "assert errno stdin stdout stderr signals slots emit major minor unix linux NULL EOF INFINITY NAN I".split()
+)
 """Names that the headers of C, or of an app's framework, replace by something else."""
-TYPE_NAMES = frozenset("Shape Tensor View Check Program ProgramFile Type Size Range InputSpec OutputSpec MethodSpec Given Wanted Record Test".split())
+TYPE_NAMES = frozenset(
+    "Shape Tensor View Check Program ProgramFile Type Size Range InputSpec OutputSpec MethodSpec Given Wanted"
+    " Record Test".split()
+)
 MEMBERS = frozenset("program_ result_ given wanted kFile kMethods std".split()) | MACROS | TYPE_NAMES
 """Names that the generated code uses itself."""
 
@@ -57,16 +64,27 @@ FILES = {
 
 
 def app_id(given: str | None, model: str) -> str:
-    """The name of the CMake package, its target and its namespace: `given` if it is one. Raises UsageError."""
+    """The name of the CMake package, its target and its namespace:
+
+    `given` if it is one. Raises UsageError.
+    """
     if given is None:
         return f"{PREFIX}{identifier(model, 'cpp').lower().strip('_')}"
-    if not re.fullmatch(r"[A-Za-z](_?[A-Za-z0-9])*", given, re.ASCII) or given in KEYWORDS["cpp"] | MACROS | {"std", "executorch"}:
-        raise UsageError(f"'{given}' is no name of a CMake package and a C++ namespace: write letters and digits with single _ between them, as edgeexport_sam2.")
+    if not re.fullmatch(r"[A-Za-z](_?[A-Za-z0-9])*", given, re.ASCII) or given in KEYWORDS["cpp"] | MACROS | {
+        "std",
+        "executorch",
+    }:
+        raise UsageError(
+            f"'{given}' is no name of a CMake package and a C++ namespace: write letters and digits with"
+            " single _ between them, as edgeexport_sam2."
+        )
     return given
 
 
 def write(request: Request, folder: Path) -> None:
-    """The package: library, program, example, the test on the golden record, and what is to be known about them."""
+    """The package: library, program, example, the test on the golden record, and what is to be
+    known about them.
+    """
     facts = _facts(request)
     for name, template in FILES.items():
         _write(folder / name.format_map(facts), _environment().get_template(f"cpp/{template}").render(facts))
@@ -77,17 +95,34 @@ def write(request: Request, folder: Path) -> None:
 
 def _facts(request: Request) -> dict[str, Any]:
     manifest = request.manifest
-    api = api_of(manifest["model"]["name"], request.calls, LANGUAGE, MEMBERS, TYPE_NAMES | {call.method for call in request.calls}, shared_state=True)
+    api = api_of(
+        manifest["model"]["name"],
+        request.calls,
+        LANGUAGE,
+        MEMBERS,
+        TYPE_NAMES | {call.method for call in request.calls},
+        shared_state=True,
+    )
     return {
-        "id": request.app_id, "stem": _stem(request.app_id), "api": api, "summary": manifest["model"]["summary"], "notes": request.notes,
-        "runtime_version": _numbers(request.runtime_version), "executorch": request.runtime_version, "components": components(request.artifact.program_path),
-        "program": manifest["program"], "program_sha256": request.program_sha256, "program_bytes": request.artifact.program_path.stat().st_size,
+        "id": request.app_id,
+        "stem": _stem(request.app_id),
+        "api": api,
+        "summary": manifest["model"]["summary"],
+        "notes": request.notes,
+        "runtime_version": _numbers(request.runtime_version),
+        "executorch": request.runtime_version,
+        "components": components(request.artifact.program_path),
+        "program": manifest["program"],
+        "program_sha256": request.program_sha256,
+        "program_bytes": request.artifact.program_path.stat().st_size,
         "state": [call.method for call in request.calls if call.state],
-    }  # fmt: skip
+    }
 
 
 def _stem(name: str) -> str:
-    """The name of the header and of the source: the package's without PREFIX, and none that the package's own files have."""
+    """The name of the header and of the source: the package's without PREFIX, and none that the
+    package's own files have.
+    """
     stem = name.removeprefix(PREFIX)
     return f"{stem}_model" if stem in ("program", "sha256") else stem
 
@@ -104,7 +139,9 @@ def components(program: Path) -> list[str]:
     methods = read_methods(program)
     backends = {backend for method in methods for backend in method.backends}
     namespaces = {operator.partition("::")[0] for method in methods for operator in method.operators}
-    needed = [COMPONENTS_OF_BACKENDS[backend] for backend in sorted(backends)] + [c for name, c in COMPONENTS_OF_OPERATORS.items() if name in namespaces]
+    needed = [COMPONENTS_OF_BACKENDS[backend] for backend in sorted(backends)] + [
+        c for name, c in COMPONENTS_OF_OPERATORS.items() if name in namespaces
+    ]
     return ["runtime", "kernels_optimized", "threadpool", *needed]
 
 
@@ -116,10 +153,22 @@ def _write(path: Path, text: str) -> None:
 @functools.cache
 def _environment():
     return environment(
-        comment=_comment, string=_string, cmake=_cmake, type=DTYPES.__getitem__, tag=_tag, tensor=_tensor, input_spec=_input_spec, parameters=_parameters,
-        short_parameters=_short_parameters, short_arguments=_short_arguments, givens=_givens, wanteds=_wanteds, example_arguments=_example_arguments,
-        record_arguments=_record_arguments, readme_arguments=_readme_arguments,
-    )  # fmt: skip
+        comment=_comment,
+        string=_string,
+        cmake=_cmake,
+        type=DTYPES.__getitem__,
+        tag=_tag,
+        tensor=_tensor,
+        input_spec=_input_spec,
+        parameters=_parameters,
+        short_parameters=_short_parameters,
+        short_arguments=_short_arguments,
+        givens=_givens,
+        wanteds=_wanteds,
+        example_arguments=_example_arguments,
+        record_arguments=_record_arguments,
+        readme_arguments=_readme_arguments,
+    )
 
 
 def _comment(text: str) -> str:
@@ -129,7 +178,11 @@ def _comment(text: str) -> str:
 
 def _string(text: str) -> str:
     """A C++ string of UTF-8."""
-    return '"' + "".join(chr(b) if 32 <= b < 127 and b not in b'"\\?' else f"\\{b:03o}" for b in text.encode()) + '"'
+    return (
+        '"'
+        + "".join(chr(b) if 32 <= b < 127 and b not in b'"\\?' else f"\\{b:03o}" for b in text.encode())
+        + '"'
+    )
 
 
 def _cmake(text: str) -> str:
@@ -143,16 +196,33 @@ def _tag(dtype: str) -> str:
 
 def _tensor(argument: Argument) -> str:
     """What a tensor must be, for people: float32 [1 to 16, 3, 224, 224]."""
-    sizes = (f"{size.name} {size.min} to {size.max}" if isinstance(size, Dim) else str(size) for size in argument.shape)
+    sizes = (
+        f"{size.name} {size.min} to {size.max}" if isinstance(size, Dim) else str(size)
+        for size in argument.shape
+    )
     return f"{argument.dtype} [{', '.join(sizes)}]"
 
 
 def _input_spec(argument: Argument) -> str:
     """The InputSpec of an argument, as code."""
-    sizes = (f"{{{_string(size.name)}, {size.min}, {size.max}}}" if isinstance(size, Dim) else f'{{"", {size}, {size}}}' for size in argument.shape)
+    sizes = (
+        (
+            f"{{{_string(size.name)}, {size.min}, {size.max}}}"
+            if isinstance(size, Dim)
+            else f'{{"", {size}, {size}}}'
+        )
+        for size in argument.shape
+    )
     values = (0, 1) if argument.dtype == "bool" else argument.values
-    limits = f"Range{{{int(values[0])}, {int(values[1])}}}" if values and not argument.dtype.startswith("float") else "std::nullopt"
-    return f"{{{_string(argument.name)}, {_tag(argument.dtype)}, {{{', '.join(sizes)}}}, {limits}, {_string(argument.first_of or '')}}}"
+    limits = (
+        f"Range{{{int(values[0])}, {int(values[1])}}}"
+        if values and not argument.dtype.startswith("float")
+        else "std::nullopt"
+    )
+    return (
+        f"{{{_string(argument.name)}, {_tag(argument.dtype)}, {{{', '.join(sizes)}}}, {limits},"
+        f" {_string(argument.first_of or '')}}}"
+    )
 
 
 def _view(argument: Argument) -> str:
@@ -181,18 +251,28 @@ def _wanteds(properties: Sequence[Property]) -> str:
 
 
 def _example_arguments(parameters: Sequence[Parameter]) -> str:
-    """What earlier methods returned, and zeros, or the value next to zero that makes sense, at the least sizes."""
-    return ", ".join(f"{p.answer[0]}_answer.{p.answer[1]}" if p.answer else _filled(p.argument) for p in parameters)
+    """What earlier methods returned, and zeros, or the value next to zero that makes sense, at the
+    least sizes.
+    """
+    return ", ".join(
+        f"{p.answer[0]}_answer.{p.answer[1]}" if p.answer else _filled(p.argument) for p in parameters
+    )
 
 
 def _filled(argument: Argument) -> str:
     least, most = argument.values or (0, 0)
     value = 0 if argument.dtype.startswith("float") else int(min(max(0, least), most))
-    return f"{{std::vector<{DTYPES[argument.dtype]}>({argument.count}, {value}), {{{', '.join(map(str, argument.sizes))}}}}}"
+    return (
+        f"{{std::vector<{DTYPES[argument.dtype]}>({argument.count}, {value}),"
+        f" {{{', '.join(map(str, argument.sizes))}}}}}"
+    )
 
 
 def _record_arguments(parameters: Sequence[Parameter]) -> str:
-    return ", ".join(f"record_.tensor<{DTYPES[p.argument.dtype]}>(in.at({index}), {_string(p.argument.dtype)})" for index, p in enumerate(parameters))
+    return ", ".join(
+        f"record_.tensor<{DTYPES[p.argument.dtype]}>(in.at({index}), {_string(p.argument.dtype)})"
+        for index, p in enumerate(parameters)
+    )
 
 
 def _readme_arguments(function: Function) -> str:

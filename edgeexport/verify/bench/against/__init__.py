@@ -1,1 +1,4 @@
-"""What artifacts are measured beside, a file each: `require()` raises UsageError for what is missing, `prepare(case)` gives a call to time."""
+"""What artifacts are measured beside, a file each:
+
+`require()` raises UsageError for what is missing, `prepare(case)` gives a call to time.
+"""

@@ -1,4 +1,6 @@
-"""Plain AOTInductor, as its tutorial uses it: the captured program, no passes, this machine's CPU."""
+"""Plain AOTInductor, as its tutorial uses it: the captured program, no passes, this machine's
+CPU.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,10 @@ def require() -> None:
 
 
 def prepare(case: Case) -> Callable[[], object]:
-    """The package, compiled once for all thread counts. Its state is inside, as the tutorial's is."""
+    """The package, compiled once for all thread counts.
+
+    Its state is inside, as the tutorial's is.
+    """
     from torch._inductor import aoti_compile_and_package, aoti_load_package
 
     path = case.folder / f"aoti-{case.method.name}.pt2"

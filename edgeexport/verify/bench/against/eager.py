@@ -14,7 +14,9 @@ def require() -> None:
 
 
 def prepare(case: Case) -> Callable[[], object]:
-    """The untouched original, without gradients; for a method with state its own module, as the original keeps its state elsewhere."""
+    """The untouched original, without gradients; for a method with state its own module, as the
+    original keeps its state elsewhere.
+    """
     call = case.method.module if case.state else case.method.reference or case.method.module
 
     def run():

@@ -16,11 +16,17 @@ def require() -> None:
 
     missing = [name for name in ("onnxruntime", "onnxscript") if find_spec(name) is None]
     if missing:
-        raise UsageError(f"--against onnxruntime needs {' and '.join(missing)}. Install the extra: pip install 'edgeexport[bench]'.")
+        raise UsageError(
+            f"--against onnxruntime needs {' and '.join(missing)}. Install the extra: pip install"
+            " 'edgeexport[bench]'."
+        )
 
 
 def prepare(case: Case) -> Callable[[], object]:
-    """A session on the CPU. State goes in and comes out, as ONNX has no buffers that calls change."""
+    """A session on the CPU.
+
+    State goes in and comes out, as ONNX has no buffers that calls change.
+    """
     import onnxruntime
 
     state = {name: torch.zeros_like(case.method.module.get_buffer(name)) for name in case.state}
@@ -36,7 +42,9 @@ def prepare(case: Case) -> Callable[[], object]:
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     feed = {spec.name: tensor.numpy() for spec, tensor in zip(session.get_inputs(), inputs)}
-    return lambda: [torch.from_numpy(answer) for answer in session.run(None, feed)[: len(case.method.outputs)]]
+    return lambda: [
+        torch.from_numpy(answer) for answer in session.run(None, feed)[: len(case.method.outputs)]
+    ]
 
 
 class _ExplicitState(torch.nn.Module):
