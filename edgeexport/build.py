@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from edgeexport import catalog
 from edgeexport.artifact import model_schema
+from edgeexport.artifact.cases import RecordedCases, record_cases
 from edgeexport.artifact.folder import (
     FORMAT,
     GOLDEN,
@@ -106,7 +107,8 @@ def build_targets(
             methods = found.methods(module, dims)
             files = dict(found.assets(loaded))
         with progress.step("eager answers"):
-            files[GOLDEN], cases, shapes = _golden(methods)
+            recorded = record_cases(methods)
+            files[GOLDEN] = recorded.golden
         captured = {}
         for method in methods:
             with progress.step(f"capture {method.name}"):
@@ -114,7 +116,7 @@ def build_targets(
         forecasts = {name: forecast(each.program) for name, each in captured.items()}
         if wanted is not None:
             _refuse_unfit(wanted, forecasts)
-        source = _Source(methods, captured, forecasts, cases, shapes, loaded, files)
+        source = _Source(methods, captured, forecasts, recorded, loaded, files)
         emit = [_emit(request, source, *each, progress.branch()) for each in zip(recipes, passes, stagings)]
         return tuple(emit)
 
@@ -139,8 +141,7 @@ class _Source:
     methods: tuple[Method, ...]
     captured: Mapping[str, Captured]
     forecasts: Mapping[str, Forecast]
-    cases: Mapping[str, list]
-    shapes: Mapping[str, list]
+    recorded: RecordedCases
     weights: Weights
     files: Mapping[str, bytes]
 
@@ -330,59 +331,6 @@ def _folder_name(asked: str, found: Model) -> str:
     return found.name if ":" in asked else asked
 
 
-def _golden(methods: tuple[Method, ...]) -> tuple[bytes, dict, dict]:
-    """Eager's answers to every case, as the content of a file; the cases, and the outputs' shapes
-    and dtypes, by method.
-    """
-    from safetensors.torch import save
-
-    from edgeexport.samplers import Photo, digest
-    from edgeexport.verify.checks.numerics import GoldenAnswers, case_calls
-
-    answers: dict[str, Any] = {}
-    cases: dict[str, list] = {}
-    shapes: dict[str, list] = {}
-    by_name = {m.name: m for m in methods}
-    for method in methods:
-        sizes = method.cases()
-        kinds = [("structured", s) for s in sizes]
-        if any(isinstance(i.sample, Photo) for i in method.inputs):
-            kinds.append(("random", sizes[0]))
-        cases[method.name] = []
-        for index, (kind, size) in enumerate(kinds):
-            case = {
-                "id": str(index),
-                "kind": kind,
-                "sizes": size,
-                "seed": 10 * index,
-                "setup": _setup(method, size, 10 * index),
-            }
-            before, inputs = case_calls(case, by_name, method, GoldenAnswers(answers))
-            if before:
-                by_name[method.setup.method].answer(*before)
-            outputs = method.answer(*inputs)
-            if len(outputs) != len(method.outputs):
-                raise UsageError(
-                    f"'{method.name}' returns {len(outputs)} tensors; {len(method.outputs)} outputs are"
-                    " declared."
-                )
-            for spec, tensor in zip(method.outputs, outputs):
-                answers[f"{method.name}/{index}/{spec.name}"] = tensor.contiguous().clone()
-            cases[method.name].append(case | {"inputs_sha256": digest((*before, *inputs))})
-            shapes.setdefault(
-                method.name, [(str(t.dtype).removeprefix("torch."), list(t.shape)) for t in outputs]
-            )
-    return save(answers), cases, shapes
-
-
-def _setup(method: Method, sizes: Mapping[str, int], seed: int) -> dict | None:
-    """The call before a case that brings the state to where it starts, as manifest data."""
-    if method.setup is None:
-        return None
-    wanted = {theirs: sizes[ours] for theirs, ours in method.setup.sizes.items()}
-    return {"method": method.setup.method, "kind": "structured", "sizes": wanted, "seed": seed}
-
-
 def _capture(method: Method) -> Captured:
     from edgeexport.compiler.capture import capture
 
@@ -409,7 +357,7 @@ def _method_json(
         "inputs": [input_to_json(i) for i in method.inputs],
         "outputs": [
             asdict(o) | {"dtype": dtype, "shape_at_least": shape}
-            for o, (dtype, shape) in zip(method.outputs, source.shapes[method.name])
+            for o, (dtype, shape) in zip(method.outputs, source.recorded.outputs[method.name])
         ],
         "dims": [
             {"name": d.name, "asked": [d.min, d.max], "verified": None, "sizes": []} for d in method.dims
@@ -426,7 +374,7 @@ def _method_json(
         "planned_memory_bytes": None,
         "planned_limit_bytes": method.planned_limit_bytes,
         "tolerance": asdict(tolerance),
-        "cases": source.cases[method.name],
+        "cases": source.recorded.cases[method.name],
     }
 
 

@@ -14,9 +14,9 @@ import torch
 from in_process import run_command
 
 import edgeexport
+from edgeexport.artifact.cases import GoldenAnswers, case_calls
 from edgeexport.artifact.folder import SOURCES
 from edgeexport.errors import ArtifactError, CheckFailed, RuntimeFault, UnknownName, UsageError
-from edgeexport.verify.checks.numerics import GoldenAnswers, case_calls
 from edgeexport.verify.compare import FLOOR
 from edgeexport.verify.profile import (
     ADDED,

@@ -397,7 +397,8 @@ def phone(tmp_path, monkeypatch):
         case $what in
             get-state) grep -q "^R58M1.device" {tmp_path}/devices && echo device;;
             push) if [ -e {tmp_path}/full ]; then
-                      echo "adb: error: failed to copy '$1' to '$2': remote No space left on device" >&2; exit 1
+                      echo "adb: error: failed to copy '$1' to '$2': remote No space left on device" >&2
+                      exit 1
                   fi
                   cp "$1" "$(echo "$2" | there)";;
             pull) cp "$(echo "$1" | there)" "$2";;

@@ -83,7 +83,7 @@ def declare(
 
 
 def _prompts(size: float) -> tuple[Input, ...]:
-    """Clicks, boxes and an earlier mask, as decode_masks takes them; `size` is that of the resized image."""
+    """Clicks, boxes and an earlier mask for decode_masks; `size` is that of the resized image."""
     return (
         Input(
             "points",

@@ -207,9 +207,8 @@ def _verify(artifact: Artifact, parts: tuple[Path, ...]) -> int:
     """
     import torch
 
+    from edgeexport.artifact.cases import GoldenAnswers, answer, case_label
     from edgeexport.runtime.program import Program
-    from edgeexport.verify.checks.numerics import GoldenAnswers, case_label
-    from edgeexport.verify.checks.runners import answer
 
     runtime = "native" if len(parts) > 2 else "executorch"  # Python's bindings take one data file
     apart, together = (Program(each, runtime=runtime) for each in (replace(artifact, apart=parts), artifact))

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgeexport import catalog
+from edgeexport.artifact.cases import GoldenAnswers, case_calls
 from edgeexport.artifact.folder import Artifact, staged
 from edgeexport.method import Model, Pipeline
 from edgeexport.pipelines.media.made_samples import Sizes, options_of
@@ -24,7 +25,6 @@ from edgeexport.pipelines.media.photos import read_photo
 from edgeexport.pipelines.media.sounds import read_sound
 from edgeexport.pipelines.video import frames
 from edgeexport.runtime.program import Program, ProgramMethod
-from edgeexport.verify.checks.numerics import GoldenAnswers, case_calls
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
+from edgeexport.artifact.cases import GoldenAnswers, case_calls
 from edgeexport.errors import InputError
 from edgeexport.runtime.program import Program, ProgramMethod
-from edgeexport.verify.checks.numerics import GoldenAnswers, case_calls
 from edgeexport.verify.compare import Comparison
 
 PIPELINES = 8

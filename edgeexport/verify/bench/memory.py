@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from edgeexport.artifact.cases import GoldenAnswers
 from edgeexport.artifact.folder import dims_of, input_from_json
 from edgeexport.method import draw
 from edgeexport.runtime.program import open_program
-from edgeexport.verify.checks.numerics import GoldenAnswers
 
 CALLS = 3
 

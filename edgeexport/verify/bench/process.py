@@ -18,12 +18,12 @@ from typing import Any, Protocol
 import torch
 
 from edgeexport import catalog
+from edgeexport.artifact.cases import GoldenAnswers
 from edgeexport.artifact.folder import dims_of
 from edgeexport.errors import EdgeExportError, WeightsError
 from edgeexport.method import Method, Weights
 from edgeexport.runtime.program import Program, open_program
 from edgeexport.verify.bench.case import Case
-from edgeexport.verify.checks.numerics import GoldenAnswers
 from edgeexport.verify.compare import Comparison
 
 CALIBRATION = 256

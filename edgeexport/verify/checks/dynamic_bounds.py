@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from edgeexport.artifact.cases import GoldenAnswers
 from edgeexport.errors import InputError, RuntimeFault
 from edgeexport.method import Finding, draw
 from edgeexport.runtime.program import Program
-from edgeexport.verify.checks.numerics import GoldenAnswers
 
 
 def check(program: Program) -> Iterator[Finding]:

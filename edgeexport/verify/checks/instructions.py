@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from edgeexport.artifact.cases import GoldenAnswers, answer
 from edgeexport.method import Finding
 from edgeexport.runtime.program import Program
-from edgeexport.verify.checks.numerics import GoldenAnswers
-from edgeexport.verify.checks.runners import answer
 
 REPEATABLE_TO = 1e-3
 """Two calls may differ by this share:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from edgeexport.artifact.cases import GoldenAnswers, case_calls, case_label
 from edgeexport.errors import RuntimeFault
-from edgeexport.method import Finding, draw
+from edgeexport.method import Finding
 from edgeexport.runtime.program import Program, ProgramMethod
-from edgeexport.samplers import Normal, Photo, Uniform, digest
+from edgeexport.samplers import digest
 from edgeexport.verify.compare import METRICS, Comparison
 
 
@@ -87,54 +88,3 @@ def _check_case(program: Program, method: ProgramMethod, entry: dict, case: dict
 def _finite(value: float) -> float | str:
     """JSON has no infinity."""
     return value if abs(value) != float("inf") else "inf"
-
-
-def case_calls(case: dict, methods, method, outputs: Mapping) -> tuple[tuple, tuple]:
-    """The tensors of a case: those of the call that sets up the state (none without one), and those
-    of the call itself.
-
-    `methods` gives a method by its name, `method` is the one of the case: of the catalogue or of a
-    program.
-    """
-    setup = case["setup"]
-    before = case_inputs(methods[setup["method"]].inputs, setup, outputs) if setup else ()
-    return before, case_inputs(method.inputs, case, outputs)
-
-
-def case_inputs(inputs, case: dict, outputs: Mapping) -> tuple:
-    """The tensors of one call.
-
-    `random` cases draw noise where photographs would be, within the range that the input declares.
-    """
-    specs = inputs
-    if case["kind"] == "random":
-        from dataclasses import replace
-
-        noise = {i.name: Uniform(*i.range) if i.range else Normal() for i in inputs}
-        specs = [replace(i, sample=noise[i.name]) if isinstance(i.sample, Photo) else i for i in inputs]
-    return tuple(draw(spec, case["sizes"], case["seed"] + index, outputs) for index, spec in enumerate(specs))
-
-
-def case_label(case: dict) -> str:
-    sizes = ", ".join(f"{k}={v}" for k, v in case["sizes"].items())
-    return " ".join(part for part in (sizes, case["kind"]) if part)
-
-
-class GoldenAnswers(Mapping):
-    """Golden answers of a method's first or last case, by `method/first/output`: what other
-    methods' inputs come from.
-    """
-
-    def __init__(self, golden: Mapping):
-        self._golden = golden
-
-    def __getitem__(self, key: str):
-        method, which, output = key.split("/")
-        cases = (int(k.split("/")[1]) for k in self._golden if k.startswith(f"{method}/"))
-        return self._golden[f"{method}/{0 if which == 'first' else max(cases)}/{output}"]
-
-    def __iter__(self):
-        return iter(self._golden)
-
-    def __len__(self) -> int:
-        return len(self._golden)

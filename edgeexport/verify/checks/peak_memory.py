@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from edgeexport.artifact.cases import GoldenAnswers, case_calls
 from edgeexport.method import Finding
 from edgeexport.runtime.program import Program
-from edgeexport.verify.checks.numerics import GoldenAnswers, case_calls
 
 RUNTIME_BYTES = 32 * 1024 * 1024
 """What the runtime takes when it loads its first method:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from edgeexport.artifact.cases import GoldenAnswers, answer, case_label
 from edgeexport.method import Finding
 from edgeexport.runtime.program import Program
-from edgeexport.verify.checks.numerics import GoldenAnswers, case_calls, case_label
 from edgeexport.verify.compare import Comparison
 
 MAX_ABS_RELATIVE = {False: 1e-6, True: 1e-4}
@@ -45,11 +45,3 @@ def check(program: Program) -> Iterator[Finding]:
             "" if worst <= limit else "The same file gives another answer without Python.",
             {"max_abs_relative": worst, "runtime": str(program.runtime)},
         )
-
-
-def answer(program: Program, name: str, case: dict, golden: GoldenAnswers) -> tuple:
-    """What a method says to a case, after the call that sets up its state."""
-    before, inputs = case_calls(case, program, program[name], golden)
-    if before:
-        program[case["setup"]["method"]](*before)
-    return program[name](*inputs)

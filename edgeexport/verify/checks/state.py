@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from edgeexport.artifact.cases import GoldenAnswers, case_calls, case_label
 from edgeexport.method import Finding
 from edgeexport.runtime.program import Program
-from edgeexport.verify.checks.numerics import GoldenAnswers, case_calls, case_label
 
 
 def check(program: Program) -> Iterator[Finding]:

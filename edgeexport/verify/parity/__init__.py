@@ -21,10 +21,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from edgeexport.artifact.cases import case_label
 from edgeexport.artifact.folder import PROGRAMS, Artifact, open_artifacts, same_model
 from edgeexport.errors import EdgeExportError, UsageError
 from edgeexport.runtime.program import runtime_of
-from edgeexport.verify.checks.numerics import case_label
 from edgeexport.verify.compare import METRICS, Comparison
 from edgeexport.verify.parity.pipelines import Difference, compare_results, shown
 

@@ -28,13 +28,13 @@ from torch.export.pt2_archive.constants import AOTINDUCTOR_DIR, WEIGHTS_DIR
 from torch.fx import Node
 
 from edgeexport import catalog
+from edgeexport.artifact.cases import GoldenAnswers, case_inputs
 from edgeexport.artifact.exported_programs import load_programs
 from edgeexport.artifact.folder import PROGRAMS, Artifact, dims_of, input_from_json
 from edgeexport.artifact.program_state import copied, with_examples
 from edgeexport.artifact.pte import read_weights
 from edgeexport.compiler.rewrite import run_passes
 from edgeexport.runtime.program import Program
-from edgeexport.verify.checks.numerics import GoldenAnswers, case_inputs
 from edgeexport.verify.compare import Comparison
 
 PROBES = 40

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 from edgeexport import catalog
+from edgeexport.artifact.cases import GoldenAnswers, case_calls
 from edgeexport.artifact.folder import Artifact, open_artifact
 from edgeexport.runtime.program import Program
-from edgeexport.verify.checks.numerics import GoldenAnswers, case_calls
 from edgeexport.verify.parity.pipelines import run_pipeline
 
 

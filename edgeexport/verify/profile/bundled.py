@@ -19,9 +19,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from edgeexport.artifact.cases import GoldenAnswers, case_calls
 from edgeexport.errors import UsageError
 from edgeexport.runtime.program import Program
-from edgeexport.verify.checks.numerics import GoldenAnswers, case_calls
 
 LIMIT_BYTES = 2**31 - 2**24
 """A flatbuffer's offsets are of 31 bits."""

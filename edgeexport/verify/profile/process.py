@@ -8,11 +8,11 @@ import json
 import sys
 from pathlib import Path
 
+from edgeexport.artifact.cases import GoldenAnswers, case_calls
 from edgeexport.artifact.folder import open_artifact
 from edgeexport.errors import EdgeExportError
 from edgeexport.runtime import executorch
 from edgeexport.runtime.program import Program
-from edgeexport.verify.checks.numerics import GoldenAnswers, case_calls
 from edgeexport.verify.profile import ETDUMP
 from edgeexport.verify.profile.bundled import write_bundled
 from edgeexport.verify.profile.events import read_events

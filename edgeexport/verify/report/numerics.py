@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from edgeexport.verify.checks.numerics import case_label
+from edgeexport.artifact.cases import case_label
 from edgeexport.verify.report import text
 from edgeexport.verify.report.svg import Axis, Plot
 

@@ -35,7 +35,8 @@ PREFIX = "edgeexport_"
 """What the names of packages begin with, unless one is asked for that does not."""
 
 MACROS = frozenset(
-    "assert errno stdin stdout stderr signals slots emit major minor unix linux NULL EOF INFINITY NAN I".split()
+    """assert errno stdin stdout stderr signals slots emit major minor unix linux NULL EOF INFINITY NAN
+    I""".split()
 )
 """Names that the headers of C, or of an app's framework, replace by something else."""
 TYPE_NAMES = frozenset(
