@@ -11,13 +11,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
-
 from edgeexport.artifact.folder import Artifact, dims_of, input_from_json, open_artifact
 from edgeexport.errors import InputError, RuntimeFault, UnknownName, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import torch
 
 RUNTIMES = {".pte": ("executorch", "native"), ".pt2": ("aoti",)}
 """The modules of this package that run a kind of program, by the file's suffix; the first is the
@@ -180,6 +180,8 @@ class ProgramMethod:
         The runtime checks dtype, rank and the total of elements only; a channels_last tensor it
         accepts, and answers wrongly. Raises InputError.
         """
+        import torch
+
         if len(tensors) != len(self.inputs):
             names = ", ".join(i.name for i in self.inputs)
             raise InputError(
@@ -217,6 +219,8 @@ class ProgramMethod:
         """
         if spec.range is None or tensor.is_floating_point() or not tensor.numel():
             return
+        import torch
+
         least, most = (int(v) for v in torch.aminmax(tensor))
         if spec.first_of in sizes and most <= spec.range[1] < most + sizes[spec.first_of][0] - 1:
             raise InputError(
