@@ -4,6 +4,7 @@ by whoever calls.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
@@ -23,14 +24,14 @@ class Engine:
         """Raises ArtifactError for a package that this CPU would stop at with SIGILL, RuntimeFault
         when it does not load.
         """
-        from torch.export.pt2_archive._package import load_pt2
-
         settings = artifact.manifest["recipe"]["settings"]
         _refuse_wider(settings["cpu_isa"])
         self._device = settings["device"]
         self._entries = artifact.methods
         try:
-            self._models = load_pt2(str(artifact.program_path), load_weights_from_disk=True).aoti_runners
+            self._models = (
+                _package().load_pt2(str(artifact.program_path), load_weights_from_disk=True).aoti_runners
+            )
         except (RuntimeError, ValueError, KeyError) as error:
             raise RuntimeFault(
                 f"PyTorch cannot load {artifact.program_path} ({_first_line(error)})."
@@ -52,6 +53,15 @@ class Engine:
     def new_state(self) -> dict[str, torch.Tensor]:
         """The state of a new conversation, zero."""
         return {name: tensor.to(self._device) for name, tensor in zero_state(self._entries).items()}
+
+
+def _package():
+    return importlib.import_module("torch.export.pt2_archive._package")
+
+
+def prepare() -> None:
+    """Import what reads packages."""
+    _package()
 
 
 def zero_state(entries: Mapping[str, dict]) -> dict[str, torch.Tensor]:

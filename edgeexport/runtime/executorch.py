@@ -69,6 +69,11 @@ class Engine:
         """There is none to give: it is inside."""
 
 
+def prepare() -> None:
+    """Import the bindings, and PyTorch with them."""
+    _runtime()
+
+
 def set_threads(count: int) -> None:
     """Set the runtime's threads, once: changing them after a method was loaded corrupts the heap.
 

@@ -121,6 +121,10 @@ class Program:
         other.engine = self.engine
         return other
 
+    def prepare(self) -> None:
+        """Import the runtime itself, so that what comes next takes its own time only."""
+        _module(self.runtime).prepare()
+
     @cached_property
     def engine(self):
         """The runtime that this kind of program needs, with the program loaded.
