@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from edgeexport import catalog
 from edgeexport.artifact import model_schema
+from edgeexport.artifact.targets import target
 from edgeexport.artifact.cases import RecordedCases, record_cases
 from edgeexport.artifact.folder import (
     FORMAT,
@@ -154,14 +155,14 @@ def _emit(
     for name, captured in source.captured.items():
         with progress.step(f"rewrite {name}"):
             programs[name], reports[name] = _rewrite(captured, passes)
-    program = f"{request.model.name}{recipe.suffix}"
+    program = f"{request.model.name}.{target(recipe.name).format}"
     with progress.step(f"lower to {recipe.name}"):
         emitted = recipe.emit(
             programs, staging.folder / program, **_constants(request, source, recipe, programs)
         )
     for name, content in source.files.items():
         (staging.folder / name).write_bytes(content)
-    if recipe.keeps_programs:
+    if target(recipe.name).keeps_programs:
         from edgeexport.artifact.exported_programs import save_programs
 
         with progress.step("keep the captured programs"):
@@ -207,7 +208,7 @@ def _constants(
     request: _Request, source: _Source, recipe: Recipe, programs: Mapping
 ) -> dict[str, Mapping[str, str]]:
     """What the program says about itself, for a recipe whose programs can."""
-    if not recipe.holds_constants:
+    if not target(recipe.name).describes_itself:
         return {}
     return {
         "constants": {

@@ -9,7 +9,7 @@ import dataclasses
 import json
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from edgeexport.artifact import archive as archive_format
-from edgeexport.errors import ArtifactError, UsageError, foreign_errors
+from edgeexport.artifact.targets import Target, target
+from edgeexport.errors import ArtifactError, UnknownName, UsageError, foreign_errors
 from edgeexport.method import Dim, Input
 from edgeexport.samplers import sampler_from_json, sampler_to_json
 
@@ -68,6 +69,11 @@ class Artifact:
         return "{target}-{precision}".format(**self.manifest)
 
     @property
+    def target(self) -> Target:
+        """What it was built for."""
+        return target(self.manifest["target"])
+
+    @property
     def program_path(self) -> Path:
         """The program file."""
         return self.apart[0] if self.apart else self.path / self.manifest["program"]
@@ -114,22 +120,21 @@ class Artifact:
         return None
 
 
-def open_artifact(path: str | Path, suffix: str = "") -> Artifact:
+def open_artifact(path: str | Path, suits: Callable[[Target], bool] = lambda target: True) -> Artifact:
     """Read and verify an artifact: a folder, or ARCHIVE/NAME for one of those that `edgeexport
     bundle` wrote into a file.
 
-    For the archive alone it is the first whose program has `suffix`, or the first. Raises
-    ArtifactError when it is no artifact, is damaged, or has a changed byte: the runtime can crash
-    on a damaged program, so nothing is loaded before every hash is right.
+    For the archive alone it is the first whose target `suits`, or the first. Raises ArtifactError
+    when it is no artifact, is damaged, or has a changed byte: the runtime can crash on a damaged
+    program, so nothing is loaded before every hash is right.
     """
     archive, name = _in_archive(Path(path))
     if archive is None:
         return _read(Path(path), str(path))
-    folders = archive_format.folders_of(archive)
-    fitting = [folder for folder, files in folders.items() if any(file.endswith(suffix) for file in files)]
+    folders = list(archive_format.folders_of(archive))
     if name and name not in folders:
         raise ArtifactError(f"{archive} has no artifact '{name}'. It has: {', '.join(folders)}.")
-    return _unpacked(archive, name or (fitting or list(folders))[0])
+    return _unpacked(archive, name or next((f for f in folders if suits(_target_in(archive, f))), folders[0]))
 
 
 def open_artifacts(path: str | Path) -> Iterator[Artifact]:
@@ -149,6 +154,22 @@ def _in_archive(path: Path) -> tuple[Path | None, str]:
     if path.is_file():
         return path, ""
     return (path.parent, path.name) if path.parent.is_file() else (None, "")
+
+
+def _target_in(archive: Path, name: str) -> Target:
+    """The target of one of an archive's artifacts, before that is unpacked."""
+    content = archive_format.read_file(archive, name, MANIFEST)
+    return _target_of(_parsed(content, f"{archive}/{name}/{MANIFEST}"), f"{archive}/{name}")
+
+
+def _target_of(manifest: dict, name: str) -> Target:
+    """Raises ArtifactError for a target that is not known here."""
+    try:
+        return target(manifest["target"])
+    except UnknownName as error:
+        raise ArtifactError(
+            f"{name} is for the target '{manifest['target']}', which this version of edgeexport does not know."
+        ) from error
 
 
 def _unpacked(archive: Path, name: str) -> Artifact:
@@ -171,11 +192,8 @@ def _read(path: Path, name: str) -> Artifact:
             " or the file of `edgeexport bundle`."
         )
     where = f"{name}/{MANIFEST}"
-    try:
-        manifest = json.loads(file.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ArtifactError(f"{where} is damaged ({error}). Build the artifact again.") from error
-    validate_manifest(manifest, where)
+    manifest = _parsed(file.read_bytes(), where)
+    _target_of(manifest, name)
     for needed in (manifest["program"], GOLDEN):
         if needed not in manifest["files"]:
             raise ArtifactError(
@@ -184,6 +202,16 @@ def _read(path: Path, name: str) -> Artifact:
     for file_name, recorded in manifest["files"].items():
         _verify(path / file_name, f"{name}/{file_name}", recorded)
     return Artifact(path, manifest, name)
+
+
+def _parsed(content: bytes, where: str) -> dict:
+    """A manifest that the schema allows. Raises ArtifactError."""
+    try:
+        manifest = json.loads(content.decode("utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ArtifactError(f"{where} is damaged ({error}). Build the artifact again.") from error
+    validate_manifest(manifest, where)
+    return manifest
 
 
 def same_model(artifacts: Iterable[Artifact]) -> None:

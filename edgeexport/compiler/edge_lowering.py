@@ -66,7 +66,6 @@ class EdgeRecipe:
 
     name: str
     precision: str
-    suffix: str
     passes: tuple[Pass, ...]
     partitioner: Callable[[], ReasoningPartitioner]
     edge_passes: Callable[[], Sequence]
@@ -78,12 +77,6 @@ class EdgeRecipe:
     """
     etrecord: bool = False
     """Whether ETRecords are kept beside the program."""
-
-    keeps_programs: ClassVar[bool] = False
-    """Whether the artifact holds the captured ExportedPrograms too."""
-
-    holds_constants: ClassVar[bool] = True
-    """Whether the program can hold methods that return a constant."""
 
     @property
     def settings(self) -> dict[str, Any]:

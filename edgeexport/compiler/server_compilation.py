@@ -43,19 +43,12 @@ class ServerRecipe:
 
     name: str
     precision: str
-    suffix: str
     passes: tuple[Pass, ...]
     device: str
     isa: CpuIsa
     inductor: Mapping[str, Any]
     inductor_for_images: Mapping[str, Any]
     inductor_for_state: Mapping[str, Any]
-
-    keeps_programs: ClassVar[bool] = True
-    """Whether the artifact holds the captured ExportedPrograms too."""
-
-    holds_constants: ClassVar[bool] = False
-    """Whether the program can hold methods that return a constant."""
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -19,11 +19,6 @@ if TYPE_CHECKING:
 
     import torch
 
-RUNTIMES = {".pte": ("executorch", "native"), ".pt2": ("aoti",)}
-"""The modules of this package that run a kind of program, by the file's suffix; the first is the
-default.
-"""
-
 
 @dataclass(frozen=True)
 class Runtime:
@@ -268,7 +263,7 @@ def open_program(
     """Open an artifact (its folder, an archive, or ARCHIVE/NAME) and verify its hashes; `threads`
     sets the runtime's thread pool, before anything is loaded.
 
-    `runtime` is one of RUNTIMES for its kind of program: `native` runs a `.pte` in a process of the
+    `runtime` is one of its target's runtimes: `native` runs a `.pte` in a process of the
     C++ runtime, as an app does, `native@BOARD` does so on an emulated board, `native@BOARD=URL` on
     the board itself. `board` is what its checks hold it against, `methods` those that they run
     (default: all). Raises ArtifactError, or UsageError when the thread count would change after a
@@ -279,7 +274,9 @@ def open_program(
 
 def runtime_of(artifact: Artifact, wanted: str | None) -> Runtime:
     """`wanted`, or the default, if it runs this kind of program. Raises UsageError."""
-    known = RUNTIMES[artifact.program_path.suffix]
+    known = artifact.target.runtimes
+    if not known:
+        raise UsageError(f"Programs for {artifact.target.name} do not run on this kind of machine.")
     runtime = Runtime.of(wanted or known[0])
     if runtime.module not in known or (runtime.board and runtime.module != "native"):
         raise UsageError(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgeexport.artifact import validated_json
 from edgeexport.artifact.folder import Artifact, Kind, open_artifact, record, staged
+from edgeexport.artifact.targets import is_pte
 from edgeexport.errors import ArtifactError, RuntimeFault, UsageError, foreign_errors
 from edgeexport.progress import Progress
 
@@ -111,7 +112,7 @@ def _opened(artifacts: Sequence[str | Path]) -> dict[str, Artifact]:
     for text in map(str, artifacts):
         name, given, path = text.partition("=")
         named = given and not Path(text).exists()  # a folder may have such a name
-        artifact = open_artifact(path if named else text, ".pte")
+        artifact = open_artifact(path if named else text, is_pte)
         name = name if named else artifact.manifest["model"]["name"]
         if (
             not name

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from edgeexport.artifact.folder import Artifact, open_artifacts
 from edgeexport.artifact.pte import DTYPES, is_program, operator_name, read_program
 from edgeexport.artifact.pte_contents import read_contents
+from edgeexport.artifact.targets import is_pte
 from edgeexport.errors import ArtifactError, UsageError
 from edgeexport.runtime.kernel_code import CORE, KERNELS, kernel_code_bytes
 from edgeexport.runtime.library import read_libraries
@@ -130,7 +131,7 @@ def _programs(paths: Iterable[Path]) -> Iterable[tuple[Path, Artifact | None]]:
         if is_program(path):
             yield path, None
             continue
-        opened = [artifact for artifact in open_artifacts(path) if artifact.program_path.suffix == ".pte"]
+        opened = [artifact for artifact in open_artifacts(path) if is_pte(artifact.target)]
         if not opened:
             raise UsageError(f"{path} has no .pte: only ExecuTorch programs ask a runtime for operators.")
         yield from ((artifact.program_path, artifact) for artifact in opened)

@@ -17,6 +17,7 @@ from typing import Any
 
 from edgeexport.artifact.folder import Artifact, Kind, open_artifact, record, staged
 from edgeexport.artifact.signatures import Call, calls_of
+from edgeexport.artifact.targets import is_pte
 from edgeexport.errors import ArtifactError, UnknownName, UsageError, foreign_errors
 from edgeexport.progress import Progress
 
@@ -94,7 +95,7 @@ def package(
     """
     progress = progress or Progress()
     writer = _platform(platform)
-    artifact = open_artifact(path, ".pte")
+    artifact = open_artifact(path, is_pte)
     _refuse_program(artifact, writer, allow_random, allow_failed)
     if on_demand and not getattr(writer, "ON_DEMAND", False):
         raise UsageError(
@@ -168,7 +169,7 @@ def refuse_unready(artifact: Artifact, allow_random: bool, allow_failed: bool) -
     one that failed its checks or has random weights.
     """
     manifest = artifact.manifest
-    if artifact.program_path.suffix != ".pte":
+    if not is_pte(artifact.target):
         raise UsageError(
             f"{artifact.name} holds {manifest['program']}, which is for servers. Build the model with"
             " --target xnnpack and package that."

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from edgeexport.artifact.folder import Artifact, dims_of, open_artifacts, same_model
+from edgeexport.artifact.targets import is_pte
 from edgeexport.errors import InputError, RuntimeFault, UnknownName, UsageError
 from edgeexport.progress import Progress
 from edgeexport.runtime.program import Runtime, ready
@@ -121,7 +122,7 @@ def _refuse_for_board(artifacts: Sequence[Artifact], against: Sequence[str], run
             " with each other: leave --against out."
         )
     for artifact in artifacts:
-        if artifact.program_path.suffix != ".pte":
+        if not is_pte(artifact.target):
             raise UsageError(
                 f"{artifact.name} is a server package ({artifact.program_path.name}); on {runtime.board} a"
                 " .pte can be measured. Of an archive, name one artifact: ARCHIVE/NAME."
@@ -159,9 +160,7 @@ def _request(artifacts, against, baseline, sizes, methods, runner) -> dict[str, 
             raise UnknownName("method", name, entries)
     chosen = [name for name in entries if not methods or name in methods]
     _refuse_sizes({name: entries[name] for name in chosen}, sizes)
-    runners = [
-        ready(artifact, runner if artifact.program_path.suffix == ".pte" else None) for artifact in artifacts
-    ]
+    runners = [ready(artifact, runner if is_pte(artifact.target) else None) for artifact in artifacts]
     return {
         "artifacts": [
             {"name": n, "path": str(a.path), "runner": str(r)} for n, a, r in zip(names, artifacts, runners)

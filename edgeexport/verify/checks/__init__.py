@@ -22,24 +22,6 @@ from edgeexport.errors import UnknownName
 from edgeexport.method import Finding
 from edgeexport.runtime.program import ready
 
-PTE, PT2 = ".pte", ".pt2"
-CHECKS = {
-    "loads": (PTE, PT2),
-    "operators": (PTE,),
-    "cpu_isa": (PT2,),
-    "numerics": (PTE, PT2),
-    "dynamic_bounds": (PTE, PT2),
-    "state": (PTE, PT2),
-    "memory": (PTE,),
-    "package_size": (PT2,),
-    "delegation": (PTE,),
-    "model_schema": (PTE,),
-    "runners": (PTE,),
-    "peak_memory": (PTE,),
-    "instructions": (PTE,),
-    "board": (PTE, PT2),
-}
-
 
 def run_checks(
     artifact: Artifact, runtime: str | None = None, board: str = "", methods: Sequence[str] = ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from edgeexport.artifact.pte import read_methods
+from edgeexport.artifact.targets import is_pte
 from edgeexport.method import Finding
 from edgeexport.runtime.boards import board
 from edgeexport.runtime.program import Program
@@ -45,7 +46,7 @@ def check(program: Program) -> Iterator[Finding]:
                 f"is going to take {peak_bytes / 1e6:.0f} MB at its greatest sizes",
                 limit,
             )
-    if program.artifact.program_path.suffix != ".pte":
+    if not is_pte(program.artifact.target):
         return
     for method in read_methods(program.artifact.program_path):
         missing = sorted(set(method.backends) - set(device.backends))

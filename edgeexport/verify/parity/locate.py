@@ -111,7 +111,7 @@ def _inputs(artifact: Artifact, entry: Mapping, case: dict) -> tuple[torch.Tenso
 def _weights(artifact: Artifact, recipe, programs: Mapping[str, ExportedProgram]) -> Iterator[Place]:
     """Weights that the file holds otherwise than the same recipe makes of the ExportedPrograms."""
     rewritten = {name: run_passes(copied(program), recipe.passes)[0] for name, program in programs.items()}
-    found = _package_weights if artifact.program_path.suffix == ".pt2" else _pte_weights
+    found = _package_weights if artifact.target.format == "pt2" else _pte_weights
     for method, node, what in found(artifact, recipe, rewritten):
         user = next(iter(node.users), node)
         yield Place(method, what, *_source(user))
@@ -231,7 +231,7 @@ def _modules(
     probed, nodes = _probed(program)
     want = _run(probed, inputs)
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / f"probed{recipe.suffix}"
+        file = Path(folder) / f"probed.{artifact.target.format}"
         recipe.emit({method: run_passes(copied(probed), recipe.passes)[0]}, file)
         manifest = artifact.manifest | {"program": file.name}
         emitted = Program(Artifact(Path(folder), manifest, file.name))

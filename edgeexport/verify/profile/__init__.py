@@ -23,6 +23,7 @@ from typing import Any
 
 from edgeexport.artifact.folder import SOURCES, Artifact, dims_of, open_artifact
 from edgeexport.artifact.pte import plain_name
+from edgeexport.artifact.targets import is_pte
 from edgeexport.errors import (
     ArtifactError,
     CheckFailed,
@@ -133,7 +134,7 @@ def profile(
     UsageError for what cannot be profiled so, ArtifactError for what `keep` holds already,
     RuntimeFault when the program does not run, CheckFailed when times do not add up.
     """
-    artifact = open_artifact(path, ".pte")
+    artifact = open_artifact(path, is_pte)
     chosen = _chosen(artifact, methods, sizes or {})
     if calls < 1 or (threads is not None and threads < 1):
         raise UsageError("The numbers of calls and of threads must be at least 1.")
@@ -157,7 +158,7 @@ def profile(
 
 def _chosen(artifact: Artifact, methods: Sequence[str], sizes: Mapping[str, int]) -> dict[str, dict]:
     """The case to run of each method: its least, with the `sizes` that were asked for."""
-    if artifact.program_path.suffix != ".pte":
+    if not is_pte(artifact.target):
         raise UsageError(
             f"{artifact.name} is a server package ({artifact.program_path.name}): ExecuTorch's events are for"
             " a .pte. Profile it with torch.profiler around program.call(...), or compare latency with"

@@ -12,8 +12,8 @@ from edgeexport.artifact.folder import Artifact
 from edgeexport.artifact.signatures import TYPES, Argument, Call, Result, calls_of, camel, with_own_state
 
 LANGUAGES = {
-    ".pte": {"Kotlin": "kotlin", "Swift": "swift", "C++": "cpp", "Python": "python"},
-    ".pt2": {"Python": "python", "C++": "cpp_package"},
+    "pte": {"Kotlin": "kotlin", "Swift": "swift", "C++": "cpp", "Python": "python"},
+    "pt2": {"Python": "python", "C++": "cpp_package"},
 }
 """Templates in `code/` by the language's name, for each kind of program."""
 
@@ -87,7 +87,7 @@ def app_code(artifact: Artifact, environment) -> dict[str, str]:
         "dropped": [call.method for call in calls if call.method not in kept],
         "buffers": list({s["name"]: s for call in calls for s in call.state}.values()),
     }
-    languages = LANGUAGES[artifact.program_path.suffix]
+    languages = LANGUAGES[artifact.target.format]
     return {
         language: environment.get_template(f"code/{name}.j2").render(facts).strip() + "\n"
         for language, name in languages.items()

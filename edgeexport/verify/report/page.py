@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from edgeexport.artifact.folder import Artifact
 from edgeexport.artifact.pte_memory_plan import read_memory_plans
+from edgeexport.artifact.targets import is_pte
 from edgeexport.verify.compare import FLOOR
 from edgeexport.verify.report import GENERATOR, Measured, Subject, text
 from edgeexport.verify.report.app_code import app_code
@@ -113,7 +114,7 @@ def _entry(subject: Subject, anchor: str, code) -> Entry:
         for name, findings in sources
         if any(f["check"] == "numerics" for f in findings)
     )
-    plans = read_memory_plans(artifact.program_path) if artifact.program_path.suffix == ".pte" else ()
+    plans = read_memory_plans(artifact.program_path) if is_pte(artifact.target) else ()
     return Entry(
         subject,
         anchor,
