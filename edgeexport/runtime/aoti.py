@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 
 from edgeexport.artifact.folder import Artifact
+from edgeexport.artifact.manifest import MethodEntry
 from edgeexport.errors import ArtifactError, RuntimeFault
 from edgeexport.runtime.cpu_isa import cpu_flags
 
@@ -25,7 +26,7 @@ class Engine:
         """
         from torch.export.pt2_archive._package import load_pt2
 
-        settings = artifact.manifest["recipe"]["settings"]
+        settings = artifact.manifest.recipe.settings
         _refuse_wider(settings["cpu_isa"])
         self._device = settings["device"]
         self._entries = artifact.methods
@@ -54,10 +55,10 @@ class Engine:
         return {name: tensor.to(self._device) for name, tensor in zero_state(self._entries).items()}
 
 
-def zero_state(entries: Mapping[str, dict]) -> dict[str, torch.Tensor]:
+def zero_state(entries: Mapping[str, MethodEntry]) -> dict[str, torch.Tensor]:
     """What every method of a manifest together changes, by name, zero."""
-    specs = {s["name"]: s for entry in entries.values() for s in entry["state"]}
-    return {name: torch.zeros(s["shape"], dtype=getattr(torch, s["dtype"])) for name, s in specs.items()}
+    specs = {s.name: s for entry in entries.values() for s in entry.state}
+    return {name: torch.zeros(s.shape, dtype=getattr(torch, s.dtype)) for name, s in specs.items()}
 
 
 def set_threads(count: int) -> None:
