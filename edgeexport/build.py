@@ -6,40 +6,54 @@ import contextlib
 import datetime
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgeexport import catalog
 from edgeexport.artifact import model_schema
-from edgeexport.artifact.targets import target
 from edgeexport.artifact.cases import RecordedCases, record_cases
 from edgeexport.artifact.folder import (
-    FORMAT,
     GOLDEN,
     PROGRAMS,
     Artifact,
     Staging,
-    input_to_json,
     open_artifact,
     record,
     staged,
     write_manifest,
 )
+from edgeexport.artifact.manifest import (
+    FORMAT,
+    CaptureFacts,
+    Compiled,
+    Delegation,
+    DimEntry,
+    InputEntry,
+    Manifest,
+    MemoryForecast,
+    MethodEntry,
+    ModelFacts,
+    OutputEntry,
+    PassReport,
+    RecipeFacts,
+    StateEntry,
+    StepTime,
+    Timings,
+    WeightsFacts,
+)
+from edgeexport.artifact.targets import target
 from edgeexport.compiler.memory_forecast import Forecast, forecast
 from edgeexport.errors import CheckFailed, UsageError
 from edgeexport.method import Dim, Finding, Method, Model, Tolerance, Weights
 from edgeexport.progress import Progress
 from edgeexport.runtime import boards
-from edgeexport.verify.checks import run_checks, to_json
+from edgeexport.verify.checks import run_checks
 
 if TYPE_CHECKING:
     from edgeexport.catalog import Recipe
     from edgeexport.compiler.capture import Captured
-    from edgeexport.compiler.edge_lowering import Delegation
-    from edgeexport.compiler.rewrite import PassReport
-    from edgeexport.compiler.server_compilation import Compiled
     from edgeexport.runtime.boards import Board
 
 PACKAGES = (
@@ -172,35 +186,27 @@ def _emit(
             )
     files = sorted(path.name for path in staging.folder.iterdir())
     found = request.model
-    manifest = {
-        "format": FORMAT,
-        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "model": {
-            "name": found.name,
-            "asked": request.asked,
-            "summary": found.summary,
-            "source": asdict(found.source),
-        },
-        "target": recipe.name,
-        "precision": request.precision,
-        "program": program,
-        "weights": asdict(source.weights) | {"size_bytes": _weight_bytes(source.methods)},
-        "recipe": {
-            "name": recipe.name,
-            "precision": request.precision,
-            "passes": [p.__name__ for p in passes],
-            "settings": recipe.settings,
-        },
-        "versions": _versions(),
-        "files": {name: record(staging.folder / name) for name in files},
-        "methods": [
-            _method_json(m, source, reports[m.name], emitted[m.name], request.tolerance)
+    manifest = Manifest(
+        format=FORMAT,
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        model=ModelFacts(found.name, request.asked, found.summary, found.source),
+        target=recipe.name,
+        precision=request.precision,
+        program=program,
+        weights=WeightsFacts(**vars(source.weights), size_bytes=_weight_bytes(source.methods)),
+        recipe=RecipeFacts(
+            recipe.name, request.precision, tuple(p.__name__ for p in passes), recipe.settings
+        ),
+        versions=_versions(),
+        files={name: record(staging.folder / name) for name in files},
+        methods=tuple(
+            _method_entry(m, source, reports[m.name], emitted[m.name], request.tolerance)
             for m in source.methods
-        ],
-        "prepare": dict(found.prepare),
-        "findings": [],
-        "timings": progress.timings(),
-    }
+        ),
+        prepare=found.prepare,
+        findings=(),
+        timings=_timings(progress),
+    )
     return _check_and_publish(staging, manifest, request.board or "", progress)
 
 
@@ -219,13 +225,17 @@ def _constants(
     }
 
 
-def _check_and_publish(staging: Staging, manifest: dict, board: str, progress: Progress) -> Artifact:
+def _check_and_publish(staging: Staging, manifest: Manifest, board: str, progress: Progress) -> Artifact:
     """Check the staged files, write what was found, and move the folder into place or aside."""
     write_manifest(staging.folder, manifest)
     with progress.step("check the emitted file"):
         findings, check_peak = run_checks(open_artifact(staging.folder), board=board)
-    _record(manifest, findings)
-    manifest["timings"] = progress.timings() | {"check_peak_rss_bytes": check_peak}
+    manifest = replace(
+        manifest,
+        methods=tuple(_checked(entry, findings) for entry in manifest.methods),
+        findings=tuple(findings),
+        timings=_timings(progress, check_peak),
+    )
     write_manifest(staging.folder, manifest)
     failed = [f for f in findings if not f.passed]
     path = staging.publish(".failed" if failed else "")
@@ -240,20 +250,24 @@ def _check_and_publish(staging: Staging, manifest: dict, board: str, progress: P
     return Artifact(path, manifest, str(path))
 
 
-def _record(manifest: dict, findings: list[Finding]) -> None:
-    """Findings, and what they verified, into the manifest: ranges from sizes that ran right, memory
-    from the program.
+def _timings(progress: Progress, check_peak_rss_bytes: int | None = None) -> Timings:
+    taken = progress.timings()
+    steps = tuple(StepTime(**step) for step in taken["steps"])
+    return Timings(steps, taken["wall_s"], taken["peak_rss_bytes"], check_peak_rss_bytes)
+
+
+def _checked(entry: MethodEntry, findings: list[Finding]) -> MethodEntry:
+    """With what the findings verified: ranges from sizes that ran right, memory from the
+    program.
     """
-    manifest["findings"] = [to_json(f) for f in findings]
-    for entry in manifest["methods"]:
-        mine = [f for f in findings if f.method == entry["name"]]
-        planned = [f.details["planned_bytes"] for f in mine if f.check == "memory"]
-        entry["planned_memory_bytes"] = planned[0] if planned else None
-        right = {f.details.get("case") for f in mine if f.check == "numerics" and f.passed}
-        for dim in entry["dims"]:
-            sizes = sorted({c["sizes"][dim["name"]] for c in entry["cases"] if c["id"] in right})
-            dim["sizes"] = sizes
-            dim["verified"] = [sizes[0], sizes[-1]] if sizes else None
+    mine = [f for f in findings if f.method == entry.name]
+    planned = [f.details["planned_bytes"] for f in mine if f.check == "memory"]
+    right = {f.details.get("case") for f in mine if f.check == "numerics" and f.passed}
+    dims = []
+    for dim in entry.dims:
+        sizes = sorted({case.sizes[dim.name] for case in entry.cases if case.id in right})
+        dims.append(replace(dim, verified=(sizes[0], sizes[-1]) if sizes else None, sizes=tuple(sizes)))
+    return replace(entry, dims=tuple(dims), planned_memory_bytes=planned[0] if planned else None)
 
 
 def _refuse_unfit(board: Board, forecasts: Mapping[str, Forecast]) -> None:
@@ -345,51 +359,45 @@ def _rewrite(captured: Captured, passes: tuple):
     return run_passes(copied(captured.program), passes)
 
 
-def _method_json(
+def _method_entry(
     method: Method,
     source: _Source,
     reports: list[PassReport],
     emitted: Delegation | Compiled,
     tolerance: Tolerance,
-) -> dict:
-    captured = source.captured[method.name]
-    return {
-        "name": method.name,
-        "inputs": [input_to_json(i) for i in method.inputs],
-        "outputs": [
-            asdict(o) | {"dtype": dtype, "shape_at_least": shape}
-            for o, (dtype, shape) in zip(method.outputs, source.recorded.outputs[method.name])
-        ],
-        "dims": [
-            {"name": d.name, "asked": [d.min, d.max], "verified": None, "sizes": []} for d in method.dims
-        ],
-        "state": _state(captured),
-        "capture": {"mode": captured.mode, "strict_failure": captured.strict_failure},
-        "passes": [asdict(r) for r in reports],
-        "delegation": None,
-        "compiled": None,
-        emitted.manifest_key: asdict(emitted),
-        "forecast": (
-            asdict(source.forecasts[method.name]) | {"peak_bytes": source.forecasts[method.name].peak_bytes}
+) -> MethodEntry:
+    captured, forecast = source.captured[method.name], source.forecasts[method.name]
+    return MethodEntry(
+        name=method.name,
+        inputs=tuple(InputEntry.of(spec) for spec in method.inputs),
+        outputs=tuple(
+            OutputEntry(**vars(spec), dtype=dtype, shape_at_least=shape)
+            for spec, (dtype, shape) in zip(method.outputs, source.recorded.outputs[method.name])
         ),
-        "planned_memory_bytes": None,
-        "planned_limit_bytes": method.planned_limit_bytes,
-        "tolerance": asdict(tolerance),
-        "cases": source.recorded.cases[method.name],
-    }
+        dims=tuple(DimEntry(d.name, (d.min, d.max)) for d in method.dims),
+        state=_state(captured),
+        capture=CaptureFacts(captured.mode, captured.strict_failure),
+        passes=tuple(reports),
+        delegation=emitted if isinstance(emitted, Delegation) else None,
+        compiled=emitted if isinstance(emitted, Compiled) else None,
+        forecast=MemoryForecast(forecast.weight_bytes, forecast.live_bytes, forecast.peak_bytes),
+        planned_memory_bytes=None,
+        planned_limit_bytes=method.planned_limit_bytes,
+        tolerance=tolerance,
+        cases=source.recorded.cases[method.name],
+    )
 
 
-def _state(captured: Captured) -> list[dict]:
+def _state(captured: Captured) -> tuple[StateEntry, ...]:
     """The buffers that a call changes and a later call sees, with the dtype and shape of each."""
     program = captured.program
     tensors = {
         name: program.state_dict.get(name, program.constants.get(name))
         for name in program.graph_signature.buffers_to_mutate.values()
     }
-    return [
-        {"name": n, "dtype": str(t.dtype).removeprefix("torch."), "shape": list(t.shape)}
-        for n, t in sorted(tensors.items())
-    ]
+    return tuple(
+        StateEntry(n, str(t.dtype).removeprefix("torch."), tuple(t.shape)) for n, t in sorted(tensors.items())
+    )
 
 
 def _weight_bytes(methods: tuple[Method, ...]) -> int:

@@ -95,7 +95,7 @@ def command(model: str, targets: tuple[str, ...], outs: tuple[Path, ...], as_jso
         model, targets=targets, outs=outs or None, progress=display.progress(quiet=as_json), **options
     )
     if as_json:
-        manifests = [artifact.manifest | {"path": str(artifact.path)} for artifact in artifacts]
+        manifests = [artifact.manifest.to_json() | {"path": str(artifact.path)} for artifact in artifacts]
         display.print_json(manifests if len(manifests) > 1 else manifests[0])
         return
     for artifact in artifacts:
@@ -103,15 +103,14 @@ def command(model: str, targets: tuple[str, ...], outs: tuple[Path, ...], as_jso
 
 
 def _print(artifact) -> None:
-    timings = artifact.manifest["timings"]
+    timings = artifact.manifest.timings
     console = display.console()
-    console.print(display.findings_table(artifact.manifest["findings"]))
-    if artifact.manifest["weights"]["source"] == "random":
+    console.print(display.findings_table(artifact.manifest.findings))
+    if artifact.manifest.weights.random:
         console.print(
             "[yellow]The weights are random: right for numerics and speed, meaningless as answers.[/yellow]"
         )
-    peak = max(timings["peak_rss_bytes"], timings["check_peak_rss_bytes"])
+    peak = max(timings.peak_rss_bytes, timings.check_peak_rss_bytes or 0)
     console.print(
-        f"Built {artifact.path} in {timings['wall_s']:.0f} s, peak memory {peak / 1e9:.1f} GB.",
-        soft_wrap=True,
+        f"Built {artifact.path} in {timings.wall_s:.0f} s, peak memory {peak / 1e9:.1f} GB.", soft_wrap=True
     )

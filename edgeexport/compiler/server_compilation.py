@@ -12,29 +12,18 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch.export import ExportedProgram
 from torch.export.pt2_archive._package_weights import Weights
 
+from edgeexport.artifact.manifest import Compiled
 from edgeexport.artifact.program_state import lift_state, mutated_buffers
 from edgeexport.compiler.backend_guards import no_backend_guards
 from edgeexport.compiler.rewrite import Pass
 from edgeexport.errors import LoweringError, UsageError
 from edgeexport.runtime.cpu_isa import CpuIsa
-
-
-@dataclass(frozen=True)
-class Compiled:
-    """How a method was compiled: seconds of it, and the bytes of its library, weights not among
-    them.
-    """
-
-    manifest_key: ClassVar[str] = "compiled"
-
-    compile_s: float
-    library_bytes: int
 
 
 @dataclass(frozen=True)

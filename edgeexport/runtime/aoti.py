@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 
 from edgeexport.artifact.folder import Artifact
+from edgeexport.artifact.manifest import MethodEntry
 from edgeexport.errors import ArtifactError, RuntimeFault
 from edgeexport.runtime.cpu_isa import cpu_flags
 
@@ -24,7 +25,7 @@ class Engine:
         """Raises ArtifactError for a package that this CPU would stop at with SIGILL, RuntimeFault
         when it does not load.
         """
-        settings = artifact.manifest["recipe"]["settings"]
+        settings = artifact.manifest.recipe.settings
         _refuse_wider(settings["cpu_isa"])
         self._device = settings["device"]
         self._entries = artifact.methods
@@ -64,10 +65,10 @@ def prepare() -> None:
     _package()
 
 
-def zero_state(entries: Mapping[str, dict]) -> dict[str, torch.Tensor]:
+def zero_state(entries: Mapping[str, MethodEntry]) -> dict[str, torch.Tensor]:
     """What every method of a manifest together changes, by name, zero."""
-    specs = {s["name"]: s for entry in entries.values() for s in entry["state"]}
-    return {name: torch.zeros(s["shape"], dtype=getattr(torch, s["dtype"])) for name, s in specs.items()}
+    specs = {s.name: s for entry in entries.values() for s in entry.state}
+    return {name: torch.zeros(s.shape, dtype=getattr(torch, s.dtype)) for name, s in specs.items()}
 
 
 def set_threads(count: int) -> None:

@@ -11,7 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgeexport.artifact.folder import Artifact, dims_of, input_from_json, open_artifact
+from edgeexport.artifact.folder import Artifact, open_artifact
+from edgeexport.artifact.manifest import Case, Manifest, MethodEntry
 from edgeexport.errors import InputError, RuntimeFault, UnknownName, UsageError
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class Program:
             _set_threads(self.runtime, threads)
 
     @property
-    def manifest(self) -> dict:
+    def manifest(self) -> Manifest:
         return self.artifact.manifest
 
     @property
@@ -81,9 +82,9 @@ class Program:
         """Whether it runs in an emulator, where a call takes some hundred times longer."""
         return self.runtime.emulated
 
-    def cases(self, name: str) -> list[dict]:
+    def cases(self, name: str) -> tuple[Case, ...]:
         """The recorded cases of a method; in an emulator the least only."""
-        return self.artifact.methods[name]["cases"][: 1 if self.emulated else None]
+        return self.artifact.methods[name].cases[: 1 if self.emulated else None]
 
     def __getitem__(self, name: str) -> ProgramMethod:
         if name not in self.artifact.methods:
@@ -140,17 +141,17 @@ class Program:
         """
         if self.state is None:
             return ()
-        return tuple(self.state[s["name"]] for s in self.artifact.methods[method]["state"])
+        return tuple(self.state[s.name] for s in self.artifact.methods[method].state)
 
 
 class ProgramMethod:
     """One method: checks its inputs against the manifest, runs, returns copies of the outputs."""
 
-    def __init__(self, program: Program, entry: dict):
-        self.name = entry["name"]
-        self.inputs = tuple(input_from_json(i) for i in entry["inputs"])
-        self.outputs = tuple(o["name"] for o in entry["outputs"])
-        self.dims = dims_of(entry)
+    def __init__(self, program: Program, entry: MethodEntry):
+        self.name = entry.name
+        self.inputs = entry.inputs
+        self.outputs = tuple(o.name for o in entry.outputs)
+        self.dims = entry.ranges
         self._program = program
 
     @cached_property

@@ -22,7 +22,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from edgeexport.artifact.folder import Artifact, dims_of, open_artifacts, same_model
+from edgeexport.artifact.folder import Artifact, open_artifacts, same_model
+from edgeexport.artifact.manifest import MethodEntry
 from edgeexport.artifact.targets import is_pte
 from edgeexport.errors import InputError, RuntimeFault, UnknownName, UsageError
 from edgeexport.progress import Progress
@@ -79,8 +80,8 @@ def bench(
     found: dict[str, Any] = {
         "format": 1,
         "kind": "bench",
-        "model": artifacts[0].manifest["model"]["name"],
-        "weights_sha256": artifacts[0].manifest["weights"]["sha256"],
+        "model": artifacts[0].manifest.model.name,
+        "weights_sha256": artifacts[0].manifest.weights.sha256,
         **_where(runtime),
         "versions": dict(_versions()),
         "noise": [],
@@ -178,8 +179,8 @@ def _names(artifacts: Sequence[Artifact]) -> list[str]:
     return [side if sides.count(side) == 1 else artifact.name for side, artifact in zip(sides, artifacts)]
 
 
-def _refuse_sizes(entries: Mapping[str, dict], sizes: Mapping[str, Sequence[int]]) -> None:
-    dims = {name: dim for entry in entries.values() for name, dim in dims_of(entry).items()}
+def _refuse_sizes(entries: Mapping[str, MethodEntry], sizes: Mapping[str, Sequence[int]]) -> None:
+    dims = {name: dim for entry in entries.values() for name, dim in entry.ranges.items()}
     for name, wanted in sizes.items():
         if name not in dims:
             raise UnknownName("dimension", name, dims)

@@ -7,7 +7,6 @@ runtime: a crash is a failed finding, not the end of the build.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import signal
@@ -76,11 +75,6 @@ def _crash(code: int, findings: list[Finding], log: str) -> Finding:
     return Finding(
         "loads", None, False, f"the checking process {how}", "it runs to the end", f"{after}: {tail}"
     )
-
-
-def to_json(finding: Finding) -> dict:
-    """A finding as manifest data."""
-    return dataclasses.asdict(finding)
 
 
 def check_artifact(

@@ -18,7 +18,7 @@ def check(program: Program) -> Iterator[Finding]:
     if not program.board:
         return
     device = board(program.board)
-    target, size = program.manifest["target"], program.artifact.program_path.stat().st_size
+    target, size = program.manifest.target, program.artifact.program_path.stat().st_size
     yield Finding(
         "board",
         None,
@@ -36,8 +36,8 @@ def check(program: Program) -> Iterator[Finding]:
         f"<= {device.file_limit_bytes / 1e6:.0f} MB on {device.name}",
     )
     for name, entry in program.artifact.methods.items():
-        if entry.get("forecast"):  # artifacts of earlier versions have none
-            peak_bytes = entry["forecast"]["peak_bytes"]
+        if entry.forecast is not None:  # artifacts of earlier versions have none
+            peak_bytes = entry.forecast.peak_bytes
             limit = f"<= {device.peak_limit_bytes / 1e6:.0f} MB, half of {device.name}'s memory"
             yield Finding(
                 "board",

@@ -8,8 +8,8 @@ import importlib
 import json
 import sys
 
+from edgeexport.artifact.manifest import to_json
 from edgeexport.runtime.program import open_program
-from edgeexport.verify.checks import to_json
 
 
 def main(path: str, report: str, runtime: str, board: str, methods: str) -> None:

@@ -77,7 +77,7 @@ def app_code(artifact: Artifact, environment) -> dict[str, str]:
     kept = {call.method for call in with_own_state(calls)}
     steps = _steps(calls)
     facts = {
-        "file": artifact.manifest["program"],
+        "file": artifact.manifest.program,
         "folder": artifact.name,
         "steps": steps,
         "types": TYPES,
@@ -85,7 +85,7 @@ def app_code(artifact: Artifact, environment) -> dict[str, str]:
         "results": {(step.var, got.index): got.var for step in steps for got in step.results},
         "stateful": [call.method for call in calls if call.state],
         "dropped": [call.method for call in calls if call.method not in kept],
-        "buffers": list({s["name"]: s for call in calls for s in call.state}.values()),
+        "buffers": list({s.name: s for call in calls for s in call.state}.values()),
     }
     languages = LANGUAGES[artifact.target.format]
     return {
