@@ -15,6 +15,7 @@ ORDER = (
     "__main__",
     "cli",
     "build",
+    "request",
     "ship",
     "verify",
     "catalog",
