@@ -67,6 +67,11 @@ from edgeexport.errors import UsageError
     help="What runs a `.pte`; native is timed without Python.",
 )
 @click.option(
+    "--model",
+    metavar="MODEL",
+    help="The code that artifacts of a model of your own were built from, as in `build`: --against needs it.",
+)
+@click.option(
     "--board",
     metavar="NAME",
     help="The board at --at: a name of `boards/`, or the path of a TOML file of your own.",
@@ -96,6 +101,7 @@ def command(
     sizes,
     methods,
     runner,
+    model,
     board,
     at,
     out,
@@ -107,9 +113,8 @@ def command(
 
     \b
     Example:
-      edgeexport bench build/sam2/xnnpack-fp32 --against eager,compile,stock --threads 1 --size
-      points=1,3 edgeexport bench build/sam2/xnnpack-fp32 --board raspberry_pi_5 --at
-      ssh://pi@raspberrypi.local --threads 4
+      edgeexport bench build/sam2/xnnpack-fp32 --against eager,compile --size points=1,3
+      edgeexport bench build/sam2/xnnpack-fp32 --board raspberry_pi_5 --at ssh://pi@raspberrypi.local
     """
     from edgeexport.verify.bench import bench
 
@@ -126,6 +131,7 @@ def command(
         sizes=options.sizes(sizes),
         methods=methods,
         runner={"python": None}.get(runner, runner) if at is None else options.board_at(board, at),
+        model=model,
         progress=display.progress(quiet=as_json),
     )
     if out is not None:

@@ -49,9 +49,9 @@ def command(
 
     \b
     Example:
-      edgeexport report build/sam2/xnnpack-fp32 edgeexport check build/sam2/xnnpack-fp32 --board
-      raspberry_pi_5 --json > pi.json edgeexport report build/sam2/xnnpack-fp32 build/sam2/aoti-fp32
-      --findings pi.json --out sam2.html
+      edgeexport report build/sam2/xnnpack-fp32
+      edgeexport check build/sam2/xnnpack-fp32 --board raspberry_pi_5 --json > pi.json
+      edgeexport report build/sam2/xnnpack-fp32 --findings pi.json --out sam2.html
     """
     from edgeexport.verify.report import report
 

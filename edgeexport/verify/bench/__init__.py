@@ -22,6 +22,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from edgeexport import catalog
 from edgeexport.artifact.folder import Artifact, open_artifacts, same_model
 from edgeexport.artifact.manifest import MethodEntry
 from edgeexport.artifact.targets import is_pte
@@ -53,6 +54,7 @@ def bench(
     sizes: Mapping[str, Sequence[int]] | None = None,
     methods: Sequence[str] = (),
     runner: str | None = None,
+    model: str | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Latency of every method (or of `methods`) of artifacts of one model, beside the contenders
@@ -63,7 +65,8 @@ def bench(
     artifact. `runner` is how `.pte` run, as `open_program` takes it; with that of a board that is
     there, artifacts are compared with each other on it, and `against`, by default eager, must be
     empty. Each thread count has `processes` of its own, among which its rounds are shared: a
-    runtime's pool cannot be changed once a program is loaded. Raises UsageError for names and sizes
+    runtime's pool cannot be changed once a program is loaded. `model` names the code of a model
+    that is not of the catalogue, which contenders need. Raises UsageError for names and sizes
     that are not there, RuntimeFault when a process ends before its time.
     """
     from edgeexport.verify.bench import figures  # NumPy takes a while to import
@@ -73,7 +76,9 @@ def bench(
     runtime = Runtime.of(runner or "")
     _refuse_for_board(artifacts, against or (), runtime)
     against = (() if runtime.at else ("eager",)) if against is None else against
-    request = _request(artifacts, against, baseline, sizes or {}, methods, runner)
+    request = _request(artifacts, against, baseline, sizes or {}, methods, runner) | {"model": model}
+    if against:
+        catalog.original(artifacts[0].manifest.model.asked, model)
     for what, number in (("rounds", rounds), ("processes", processes)):
         if number < 1:
             raise UsageError(f"The number of {what} must be at least 1, not {number}.")

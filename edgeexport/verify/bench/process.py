@@ -95,7 +95,7 @@ def main(request: dict[str, Any], stage: Path) -> dict[str, Any]:
 def _cases(request: dict[str, Any], first: Program) -> Iterator[Case]:
     """Every method at every combination of the sizes that were asked for."""
     golden = GoldenAnswers(first.artifact.golden())
-    for method in _methods(first):
+    for method in _methods(first, request):
         if method.name not in request["methods"]:
             continue
         wanted = [request["sizes"].get(d.name, [d.min]) for d in method.dims]
@@ -112,14 +112,20 @@ def _cases(request: dict[str, Any], first: Program) -> Iterator[Case]:
             )
 
 
-def _methods(first: Program) -> tuple[Method, ...]:
-    """The methods of the original model, with the weights of the artifact.
+def _methods(first: Program, request: dict[str, Any]) -> tuple[Method, ...]:
+    """The methods of the original model, with the weights of the artifact; where nothing is
+    measured against them, what the manifest says of them, without a module.
 
-    Raises WeightsError when they are others.
+    Raises WeightsError when the weights are others.
     """
     manifest = first.manifest
+    if not request["against"]:
+        return tuple(
+            Method(entry.name, None, entry.inputs, entry.outputs, tuple(entry.ranges.values()))
+            for entry in manifest.methods
+        )
     recorded = manifest.weights
-    model = catalog.model(manifest.model.asked)
+    model = catalog.original(manifest.model.asked, request["model"])
     module, loaded = model.load(Weights(recorded.source, recorded.seed, recorded.path))
     if loaded.sha256 != recorded.sha256:
         raise WeightsError(
@@ -136,7 +142,7 @@ def _contenders(
 
     One that cannot be prepared or run is a result too, with its error.
     """
-    wanted = None if case.state else case.method.answer(*case.inputs)
+    wanted = None if case.state or case.method.module is None else case.method.answer(*case.inputs)
     makers = {
         name: lambda name=name: _Timed(
             importlib.import_module(f"edgeexport.verify.bench.against.{name}").prepare(case)

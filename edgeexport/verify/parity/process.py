@@ -9,26 +9,28 @@ import json
 import sys
 from pathlib import Path
 
-from edgeexport import catalog
 from edgeexport.artifact.cases import GoldenAnswers, case_calls
 from edgeexport.artifact.folder import Artifact, open_artifact
+from edgeexport.pipelines import pipeline
 from edgeexport.runtime.program import Program
 from edgeexport.verify.parity.pipelines import run_pipeline
 
 
 def main(path: str, engine: str, first: str, folder: str, options: str) -> None:
     """With the runtime ENGINE, answer every case of the artifact FIRST that this one takes, then
-    run the pipeline; what was written before a crash stays.
+    run its pipelines; what was written before a crash stays.
     """
     from safetensors.torch import save_file
 
     program, cases_of = Program(open_artifact(path)), open_artifact(first)
     program.engine = importlib.import_module(f"edgeexport.runtime.{engine}").Engine(program.artifact)
     save_file(_answers(program, cases_of), Path(folder) / "answers.safetensors")
-    pipeline = catalog.model(program.manifest.model.asked).pipeline
-    if pipeline is not None:
-        result = run_pipeline(program, pipeline, Path(folder), json.loads(options))
-        (Path(folder) / "result.json").write_text(json.dumps(result), encoding="utf-8")
+    results = {}
+    for name in program.manifest.pipelines or ():
+        made = Path(folder) / name
+        made.mkdir()
+        results[name] = run_pipeline(program, pipeline(name), made, json.loads(options))
+        (Path(folder) / "result.json").write_text(json.dumps(results), encoding="utf-8")
 
 
 def _answers(program: Program, cases_of: Artifact) -> dict:

@@ -4,9 +4,9 @@ ExecuTorch's own tools run and verify.
 In Python it is `executorch.extension.pybindings.portable_lib` (the examples of the documentation
 call a `load_bundled_input`, which 1.5 does not have):
 
-    module = portable_lib._load_bundled_program_from_buffer(Path("model.bpte").read_bytes()) answers
-    = module.verify_result_with_bundled_expected_output("encode_image", 0, rtol, atol)      # raises
-    RuntimeError where they differ
+    module = portable_lib._load_bundled_program_from_buffer(Path("model.bpte").read_bytes())
+    # raises RuntimeError where they differ
+    module.verify_result_with_bundled_expected_output("encode_image", 0, rtol, atol)
 
 Cases are numbered within their method, in the order of the manifest without those that start from a
 state; their sizes may differ. An element may differ by atol + rtol x its expected value. A
