@@ -1,6 +1,7 @@
 """The whole story on a toy model: right, failing its checks, interrupted."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -93,9 +94,7 @@ def test_check_finds_a_program_that_says_something_else(toy_copy):
 
 
 def test_a_crash_of_the_checking_process_is_a_finding(toy_copy, monkeypatch):
-    from edgeexport.verify import checks
-
-    monkeypatch.setattr(checks.sys, "executable", "/bin/false")
+    monkeypatch.setattr(sys, "executable", "/bin/false")
     (finding,) = edgeexport.check(toy_copy)
     assert not finding.passed and "exit code 1" in finding.measured
 
