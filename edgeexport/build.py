@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgeexport import catalog
+from edgeexport import catalog, text
 from edgeexport.artifact import model_schema
 from edgeexport.artifact.cases import RecordedCases, record_cases
 from edgeexport.artifact.folder import (
@@ -260,14 +260,14 @@ def _refuse_unfit(board: Board, forecasts: Mapping[str, Forecast]) -> None:
     for name, each in forecasts.items():
         if each.weight_bytes > board.file_limit_bytes:
             raise UsageError(
-                f"'{name}' does not fit {board.name}: its weights are {each.weight_bytes / 1e6:.0f} MB, a"
-                f" file may have {board.file_limit_bytes / 1e6:.0f} MB."
+                f"'{name}' does not fit {board.name}: its weights are {text.size(each.weight_bytes)}, a"
+                f" file may have {text.size(board.file_limit_bytes)}."
             )
         if each.peak_bytes > board.peak_limit_bytes:
             raise UsageError(
                 f"'{name}' does not fit {board.name}: at its greatest sizes it is going to take"
-                f" {each.peak_bytes / 1e6:.0f} MB ({each.live_bytes / 1e6:.0f} MB of them activations),"
-                f" {board.peak_limit_bytes / 1e6:.0f} MB are allowed. Lower its greatest sizes (--batch), or"
+                f" {text.size(each.peak_bytes)} ({text.size(each.live_bytes)} of them activations),"
+                f" {text.size(board.peak_limit_bytes)} are allowed. Lower its greatest sizes (--batch), or"
                 " take a smaller variant."
             )
 

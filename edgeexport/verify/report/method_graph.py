@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from markupsafe import Markup
 
-from edgeexport.verify.report import text
+from edgeexport import text
 from edgeexport.verify.report.svg import Plot
 
 HEAD_PX, ROW_PX, GAP_PX, LANE_PX = 30, 34, 22, 13

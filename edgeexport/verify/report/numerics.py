@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from edgeexport import text
 from edgeexport.artifact.cases import case_label
-from edgeexport.verify.report import text
 from edgeexport.verify.report.svg import Axis, Plot
 
 ROW_PX = 20
