@@ -6,6 +6,7 @@ import json
 import sys
 from typing import Any
 
+from edgeexport.cli import log
 from edgeexport.progress import Progress
 
 
@@ -15,7 +16,7 @@ def progress(quiet: bool) -> Progress:
         return Progress()
     from rich.console import Console
 
-    console = Console(stderr=True, highlight=False)
+    console = Console(file=log.terminal(), highlight=False)
     if not console.is_terminal:
         return Progress(on_end=lambda name, seconds: console.print(f"  {name}: {seconds:.1f} s"))
     return _live(console)
@@ -36,6 +37,7 @@ def _live(console) -> Progress:
                 TimeElapsedColumn(),
                 console=console,
                 transient=True,
+                redirect_stderr=not log.is_apart(),
             )
         )
         live[-1].start()
