@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from edgeexport import text
 from edgeexport.artifact import validated_json
 from edgeexport.cli import display, options
 from edgeexport.errors import UsageError
@@ -189,9 +190,7 @@ def _print(found: dict) -> None:
             " rounds, likewise.",
             soft_wrap=True,
         )
-    table = display.table(
-        "Memory in MB", "artifact", "method", "before", "loaded", "steady", "at most", "planned"
-    )
+    table = display.table("Memory", "artifact", "method", "before", "loaded", "steady", "at most", "planned")
     for entry in found["memory"]:
         values = (
             entry[k]
@@ -204,7 +203,7 @@ def _print(found: dict) -> None:
             )
         )
         table.add_row(
-            entry["artifact"], entry["method"], *("" if v is None else f"{v / 1e6:.1f}" for v in values)
+            entry["artifact"], entry["method"], *("" if v is None else text.size(v) for v in values)
         )
     console.print(table)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from edgeexport import text
 from edgeexport.cli import display
 
 FILE = click.Path(path_type=Path)
@@ -60,4 +61,4 @@ def command(
     if as_json:
         display.print_json({"path": str(path), "size_bytes": path.stat().st_size})
     else:
-        click.echo(f"Written: {path} ({path.stat().st_size / 1e3:.0f} kB)")
+        click.echo(f"Written: {path} ({text.size(path.stat().st_size)})")

@@ -1,15 +1,10 @@
-"""Measures in a process of its own: python -m edgeexport.verify.bench.process REQUEST STAGE
-ANSWER.
-"""
+"""Measures in a process of its own: the child of `bench`."""
 
 from __future__ import annotations
 
 import importlib
 import itertools
-import json
-import sys
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +16,7 @@ from edgeexport import catalog
 from edgeexport.artifact.cases import GoldenAnswers
 from edgeexport.errors import EdgeExportError, WeightsError
 from edgeexport.method import Method, Weights
+from edgeexport.runtime.child_process import Report, run_as_child
 from edgeexport.runtime.program import Program, open_program
 from edgeexport.verify.bench.case import Case
 from edgeexport.verify.compare import Comparison
@@ -58,7 +54,7 @@ class Contender:
     samples_ms: list[float] = field(default_factory=list)
 
 
-def main(request: dict[str, Any], stage: Path) -> dict[str, Any]:
+def main(request: dict[str, Any], report: Report) -> dict[str, Any]:
     """The samples of this process's rounds: rows, and the calibration loop's times in ms, none on a
     board.
     """
@@ -72,13 +68,10 @@ def main(request: dict[str, Any], stage: Path) -> dict[str, Any]:
     for case in _cases(request, next(iter(programs.values()))):
         contenders = list(
             _contenders(
-                case,
-                request["against"],
-                programs,
-                lambda what: stage.write_text(f"{case.method.name}: {what}"),
+                case, request["against"], programs, lambda what: report.stage(f"{case.method.name}: {what}")
             )
         )
-        stage.write_text(f"{case.method.name}: measuring")
+        report.stage(f"{case.method.name}: measuring")
         _interleave([c for c in contenders if c.error is None], request["rounds"], calibration)
         rows.append(
             {
@@ -245,6 +238,4 @@ def _samples(contender: Contender) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    warnings.filterwarnings("ignore")
-    answer = main(json.loads(sys.argv[1]), Path(sys.argv[2]))
-    Path(sys.argv[3]).write_text(json.dumps(answer))
+    run_as_child(main)

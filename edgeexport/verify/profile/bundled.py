@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from edgeexport import text
 from edgeexport.artifact.cases import GoldenAnswers, case_calls
 from edgeexport.errors import UsageError
 from edgeexport.runtime.program import Program
@@ -53,8 +54,8 @@ def write_bundled(program: Program, methods: Iterable[str], path: Path) -> None:
             suites.append(MethodTestSuite(name, cases))
     if size_bytes > LIMIT_BYTES:
         raise UsageError(
-            f"A bundled program holds at most {LIMIT_BYTES / 1e9:.1f} GB, this would be"
-            f" {size_bytes / 1e9:.1f} GB: choose fewer methods with --method."
+            f"A bundled program holds at most {text.size(LIMIT_BYTES)}, this would be"
+            f" {text.size(size_bytes)}: choose fewer methods with --method."
         )
     path.write_bytes(
         serialize_from_bundled_program_to_flatbuffer(
