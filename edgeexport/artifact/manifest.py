@@ -289,7 +289,7 @@ class Timings:
         return cls(steps, taken["wall_s"], taken["peak_rss_bytes"], check_peak_rss_bytes)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Manifest:
     """The whole of it; `files` are all others of the folder, `prepare` is what the model's app
     needs beside the program, in the model's own words.
