@@ -13,6 +13,7 @@ from android_kotlin import compile_projects, run_java
 from in_process import run_command
 
 import edgeexport
+from edgeexport.artifact.manifest import StateEntry
 from edgeexport.artifact.signatures import calls_of, identifier, type_name, with_own_state
 from edgeexport.errors import ArtifactError, UnknownName, UsageError
 from edgeexport.samplers import OutputOf
@@ -99,7 +100,7 @@ def test_no_two_names_of_an_api_are_the_same(toy_artifact):
 def test_a_method_that_fills_the_cache_of_another_is_left_out(toy_artifact):
     (call,) = calls_of(toy_artifact)
     own, passed = (call.arguments[0], replace(call.arguments[0], name="keys", source=("encode", "logits")))
-    cache = ({"name": "cache.keys", "dtype": "float32", "shape": [1]},)
+    cache = (StateEntry("cache.keys", "float32", (1,)),)
     writing = [
         replace(call, method=method, arguments=(passed, own), state=cache)
         for method in ("prefill", "decode_step")
