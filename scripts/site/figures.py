@@ -26,9 +26,7 @@ def read_reference() -> dict[str, Any]:
 
 def read_benches(folder: Path = BENCHMARKS) -> dict[str, dict[str, Any]]:
     """Every latency file of `folder`, by name."""
-    return {
-        path.name: json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))
-    }
+    return {path.name: json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))}
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -26,7 +26,9 @@ GENERATED = {
 
 FROM_THE_ROOT = {"contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md"}
 
-REMOTE = re.compile(r"""<(?:script|img|iframe)[^>]*\ssrc=["']?(?:https?:)?//|<link[^>]*rel=["']?(?:stylesheet|preconnect)[^>]*//""")
+REMOTE = re.compile(
+    r"""<(?:script|img|iframe)[^>]*\ssrc=["']?(?:https?:)?//|<link[^>]*rel=["']?(?:stylesheet|preconnect)[^>]*//"""
+)
 
 
 def on_files(files, config):

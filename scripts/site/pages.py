@@ -54,9 +54,8 @@ def artifact_format() -> str:
     parts = []
     for name in SCHEMAS:
         schema = json.loads((folder / f"{name}.schema.json").read_text(encoding="utf-8"))
-        parts.append(
-            f"## {name}\n\n{schema['description']} Schema: `edgeexport/artifact/schemas/{name}.schema.json`.\n"
-        )
+        file = f"`edgeexport/artifact/schemas/{name}.schema.json`"
+        parts.append(f"## {name}\n\n{prose(schema['description'])} Schema: {file}.\n")
         for path, node in _objects(schema, ""):
             if path:
                 parts.append(f"### `{path}` {{ #{_anchor(name, path)} }}\n")
