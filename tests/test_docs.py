@@ -187,7 +187,7 @@ def test_the_readme_says_the_costliest_methods_time_beside_eager():
     benches = {"a.json": found | {"model": "sam2-tiny", "rows": [row, slow]}}
     text = figures.readme_block(figures.read_reference(), benches)
     (line,) = [line for line in text.splitlines() if line.startswith("| `sam2` |")]
-    assert line.count("0.25 x eager's time") == 1 and "130 MB, error 2e-05" in line
+    assert line.count("0.25 x eager's time") == 1 and "130 MB, error `2e-05`" in line
     on_a_board = {"a.json": benches["a.json"] | {"board": "raspberry_pi_5"}}
     assert "eager's time" not in figures.readme_block(figures.read_reference(), on_a_board)
 
@@ -198,7 +198,7 @@ def test_the_tables_have_every_figure_of_the_reference():
     methods, counts = figures.methods_table(reference), figures.instructions_table(reference)
     for key, artifact in reference["artifacts"].items():
         model = key.split("/")[0]
-        assert all(f"`{model}` `{name}`" in methods for name in artifact["methods"])
+        assert all(f"| `{model}` | `{name}` |" in methods for name in artifact["methods"])
         assert f"| `{model}` | " in figures.sizes_table(reference)
     for board, calls in reference["instructions"].items():
         assert f"`{board}`" in counts and all(f"{count / 1e6:,.1f}" in counts for count in calls.values())
@@ -234,5 +234,11 @@ def test_the_command_line_page_has_every_command_and_option():
 def test_the_python_page_has_every_public_name():
     import edgeexport
 
-    text = module("pages").python_api()
+    pages = module("pages")
+    text = pages.python_api()
     assert [name for name in edgeexport.__all__ if f'heading: "edgeexport.{name}"' not in text] == []
+
+    for name in pages.BESIDE:
+        place, _, own = name.rpartition(".")
+        (path,) = ROOT.glob(f"{place.replace('.', '/')}.py")
+        assert re.search(rf"^(?:class|def) {own}\b", path.read_text(), re.MULTILINE), name

@@ -49,6 +49,11 @@ def milliseconds(latency_ms: float) -> str:
     return f"{latency_ms:.{digits}f}"
 
 
+def error(method: Mapping[str, Any]) -> str:
+    """A method's error over the range; as code, which is not broken at the hyphen."""
+    return f"`{method['max_abs_relative']:.0e}`"
+
+
 def sizes_table(reference: Mapping[str, Any]) -> str:
     """A row a model, a column a kind of program: the size of its file."""
     sides = _sides(reference)
@@ -73,17 +78,15 @@ def methods_table(reference: Mapping[str, Any]) -> str:
             planned = facts.get("planned_memory_bytes")
             rows.append(
                 (
-                    f"`{model}` `{name}`",
+                    f"`{model}`",
+                    f"`{name}`",
                     *(str(facts.get(key, "")) for key in ("delegates", "nodes_outside")),
                     "" if planned is None else size(planned),
-                    *(
-                        f"{found[s][name]['max_abs_relative']:.0e}" if name in found.get(s, {}) else ""
-                        for s in sides
-                    ),
+                    *(error(found[s][name]) if name in found.get(s, {}) else "" for s in sides),
                 )
             )
     errors = (f"error, {SIDES.get(side, side)}" for side in sides)
-    return table(("method", "delegates", "nodes outside", "planned memory", *errors), rows)
+    return table(("model", "method", "delegates", "nodes outside", "planned memory", *errors), rows)
 
 
 def instructions_table(reference: Mapping[str, Any]) -> str:
@@ -92,12 +95,12 @@ def instructions_table(reference: Mapping[str, Any]) -> str:
     names = sorted({name for board in counts.values() for name in board})
     rows = [
         (
-            "`{}` `{}`".format(*name.split("/")),
+            *(f"`{part}`" for part in name.split("/")),
             *(f"{counts[board][name] / 1e6:,.1f}" if name in counts[board] else "" for board in counts),
         )
         for name in names
     ]
-    return table(("method", *(f"`{board}`" for board in counts)), rows)
+    return table(("model", "method", *(f"`{board}`" for board in counts)), rows)
 
 
 def benches_text(benches: Mapping[str, dict[str, Any]]) -> str:
@@ -206,8 +209,9 @@ def readme_block(reference: Mapping[str, Any], benches: Mapping[str, dict[str, A
 def _facts(artifact: Mapping[str, Any] | None, latency: str) -> str:
     if artifact is None:
         return ""
-    error = max(method["max_abs_relative"] for method in artifact["methods"].values())
-    return ", ".join(part for part in (size(artifact["size_bytes"]), f"error {error:.0e}", latency) if part)
+    worst = max(artifact["methods"].values(), key=lambda method: method["max_abs_relative"])
+    parts = (size(artifact["size_bytes"]), f"error {error(worst)}", latency)
+    return ", ".join(part for part in parts if part)
 
 
 def _beside_eager(side: str, model: str, benches: Mapping[str, dict[str, Any]]) -> str:

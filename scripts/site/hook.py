@@ -21,6 +21,7 @@ GENERATED = {
     "command line": pages.command_line,
     "artifact format": pages.artifact_format,
     "python api": pages.python_api,
+    "python api, beside": pages.python_api_beside,
 }
 """What `<!-- generated: NAME -->` in a page stands for."""
 

@@ -117,6 +117,24 @@ def _anchor(schema: str, path: str) -> str:
     return re.sub(r"[^a-z0-9_]+", "-", f"{schema}-{path}".lower()).strip("-")
 
 
+BESIDE = (
+    "edgeexport.build.build_targets",
+    "edgeexport.artifact.folder.Artifact",
+    "edgeexport.method.Pipeline",
+    "edgeexport.method.Option",
+    "edgeexport.method.Setup",
+)
+"""What public names take, return and refer to."""
+
+
+def python_api_beside() -> str:
+    """A section each of BESIDE, for mkdocstrings to fill in."""
+    return "\n".join(
+        f'::: {name}\n    options:\n      heading_level: 3\n      toc_label: "{name.split(".")[-1]}"\n'
+        for name in BESIDE
+    )
+
+
 def python_api() -> str:
     """A section a public name, for mkdocstrings to fill in: functions first."""
     names = sorted(edgeexport.__all__, key=lambda name: (not name.islower(), name))
