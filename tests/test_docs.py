@@ -227,7 +227,9 @@ def test_the_command_line_page_has_every_command_and_option():
     for name in COMMANDS:
         assert f"## {name}\n" in text and f"edgeexport {name}" in text
     assert (
-        "| `--board NAME` |" in text and "edgeexport build sam2 --target xnnpack --weights random\n" in text
+        "| `--board` | NAME: " in text
+        and "| `--batching / --no-batching` |" in text
+        and "edgeexport build sam2 --target xnnpack --weights random\n" in text
     )
 
 

@@ -44,8 +44,14 @@ def _command(name: str) -> str:
         elif paragraph.strip():
             parts.append(f"{prose(' '.join(paragraph.split()))}\n")
     records = (option.get_help_record(context) for option in command.get_params(context))
-    rows = [(f"`{record[0]}`", prose(record[1])) for record in records if record and record[1]]
+    rows = [_option(*record) for record in records if record and record[1]]
     return "\n".join((*parts, figures.table(("option", "meaning"), rows)))
+
+
+def _option(usage: str, meaning: str) -> tuple[str, str]:
+    """An option's row; what it takes stands before its meaning, where a long one is broken."""
+    name, _, takes = usage.partition(" ") if " / " not in usage else (usage, "", "")
+    return f"`{name}`", prose(f"{takes}: {meaning}" if takes else meaning)
 
 
 def artifact_format() -> str:
