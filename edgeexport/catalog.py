@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import importlib.util
-import inspect
 import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -13,11 +11,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from edgeexport.artifact import targets
+from edgeexport.artifact.targets import literal
 from edgeexport.errors import UnknownName, UsageError
 from edgeexport.method import Model
 
 if TYPE_CHECKING:
     from edgeexport.compiler.edge_lowering import EdgeRecipe
+    from edgeexport.compiler.precision import Precision
     from edgeexport.compiler.server_compilation import ServerRecipe
 
     Recipe = EdgeRecipe | ServerRecipe
@@ -33,18 +34,18 @@ def variants() -> dict[str, dict[str, Any]]:
     """
     found = {}
     for path in sorted((_PACKAGE / "models").glob("[a-z]*.py")):
-        for name, facts in _literal(path, "VARIANTS").items():
+        for name, facts in literal(path, "VARIANTS").items():
             found[name] = {"aliases": (), **facts, "file": path.stem}
     return found
 
 
-def require(model: str, targets: Iterable[str], precision: str) -> None:
+def require(model: str, wanted: Iterable[str], precision: str) -> None:
     """Raise UnknownName for a name that nothing has: a mistyped word needs no PyTorch to be
     refused. A user's own model is looked for by `model`.
     """
     if ":" not in model:
         _full_name(model)
-    for target in targets:
+    for target in wanted:
         _require_target(target, precision)
 
 
@@ -62,14 +63,6 @@ def model(name: str) -> Model:
     return module.model(full)
 
 
-def targets() -> dict[str, dict[str, Any]]:
-    """Every target by name: its summary and precisions."""
-    paths = sorted((_PACKAGE / "compiler" / "recipes").glob("[a-z]*.py"))
-    return {
-        p.stem: {"summary": _literal(p, "SUMMARY"), "precisions": _literal(p, "PRECISIONS")} for p in paths
-    }
-
-
 def recipe(target: str, precision: str, settings: Mapping[str, str | bool] = MappingProxyType({})) -> Recipe:
     """The recipe of a target at a precision, with those of `settings` that it takes.
 
@@ -77,8 +70,16 @@ def recipe(target: str, precision: str, settings: Mapping[str, str | bool] = Map
     """
     _require_target(target, precision)
     make = importlib.import_module(f"edgeexport.compiler.recipes.{target}").recipe
-    taken = inspect.signature(make).parameters
+    taken = {setting.name for setting in targets.target(target).settings}
     return make(precision, **{name: value for name, value in settings.items() if name in taken})
+
+
+def precision(name: str) -> Precision:
+    """A precision by name. Raises UnknownName."""
+    known = sorted(path.stem for path in (_PACKAGE / "compiler" / "precisions").glob("[a-z]*.py"))
+    if name not in known:
+        raise UnknownName("precision", name, known)
+    return importlib.import_module(f"edgeexport.compiler.precisions.{name}").PRECISION
 
 
 def _full_name(name: str) -> str:
@@ -89,21 +90,9 @@ def _full_name(name: str) -> str:
 
 
 def _require_target(target: str, precision: str) -> None:
-    known = targets()
-    if target not in known:
-        raise UnknownName("target", target, known)
-    if precision not in known[target]["precisions"]:
-        raise UnknownName(f"precision of {target}", precision, known[target]["precisions"])
-
-
-def _literal(path: Path, name: str) -> Any:
-    """The literal that a file assigns to `name` at its top level; the file is parsed, not run."""
-    for statement in ast.parse(path.read_text(encoding="utf-8")).body:
-        if isinstance(statement, ast.Assign) and any(
-            getattr(t, "id", None) == name for t in statement.targets
-        ):
-            return ast.literal_eval(statement.value)
-    raise AssertionError(f"{path.name} defines no {name}")
+    known = targets.target(target).precisions
+    if precision not in known:
+        raise UnknownName(f"precision of {target}", precision, known)
 
 
 def _users_own(name: str) -> Model:

@@ -12,12 +12,15 @@ import dataclasses
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     import torch
+    from PIL import Image
 
-PHOTOS = ("coffee", "chelsea", "astronaut", "rocket")  # photographs that scikit-image ships
+PHOTOS = ("coffee.png", "chelsea.png", "astronaut.png", "rocket.jpg")
+"""Photographs that scikit-image ships."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +52,8 @@ class Photo:
         import numpy as np
         import torch
         from PIL import Image
-        from skimage import data
 
-        array = getattr(data, PHOTOS[index % len(PHOTOS)])()
+        array = np.asarray(_photo(PHOTOS[index % len(PHOTOS)]))
         if (index // len(PHOTOS)) % 2:
             array = array[:, ::-1]
         canvas = Image.fromarray(np.ascontiguousarray(array)).resize(
@@ -204,6 +206,16 @@ def digest(tensors) -> str:
         state.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
         state.update(tensor.detach().contiguous().numpy().tobytes())
     return state.hexdigest()
+
+
+def _photo(name: str) -> Image.Image:
+    """One of PHOTOS, read as a file: to import scikit-image takes half a second."""
+    from importlib.util import find_spec
+
+    from PIL import Image
+
+    (package,) = find_spec("skimage").submodule_search_locations
+    return Image.open(Path(package) / "data" / name).convert("RGB")
 
 
 def _generator(seed: int) -> torch.Generator:

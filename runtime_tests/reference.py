@@ -45,14 +45,14 @@ def measured(folder: Path) -> dict:
     """
     manifest = open_artifact(folder).manifest
     errors: dict[str, float] = {}
-    for finding in manifest["findings"]:
+    for finding in manifest.findings:
         for figures in finding["details"].values() if finding["check"] == "numerics" else ():
             if isinstance(figures, dict) and "max_abs_relative" in figures:
                 errors[finding["method"]] = max(
                     errors.get(finding["method"], 0.0), figures["max_abs_relative"]
                 )
     methods = {}
-    for entry in manifest["methods"]:
+    for entry in manifest.methods:
         facts = {
             "max_abs_relative": errors[entry["name"]],
             "planned_memory_bytes": entry["planned_memory_bytes"],
@@ -61,7 +61,7 @@ def measured(folder: Path) -> dict:
             outside = sum(each["count"] for each in entry["delegation"]["outside"])
             facts |= {"delegates": entry["delegation"]["delegates"], "nodes_outside": outside}
         methods[entry["name"]] = facts
-    return {"size_bytes": manifest["files"][manifest["program"]]["size_bytes"], "methods": methods}
+    return {"size_bytes": manifest.program_file.size_bytes, "methods": methods}
 
 
 def worse(found: dict, reference: dict) -> list[str]:

@@ -15,6 +15,7 @@ ORDER = (
     "__main__",
     "cli",
     "build",
+    "request",
     "ship",
     "verify",
     "catalog",
@@ -161,3 +162,48 @@ def test_importing_a_submodule_leaves_the_function_of_its_name():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+LIGHT = "torch executorch transformers torchvision skimage scipy jinja2".split()
+LOWERING = "executorch.exir.program executorch.exir.capture transformers torchvision".split()
+
+
+def imported_by(command, watched):
+    """Which of `watched` the command line imported in its own process, and what it printed."""
+    code = (
+        f"import atexit, sys; sys.argv = ['edgeexport', *{[str(part) for part in command]!r}]\n"
+        f"said = lambda: print('IMPORTED', *({set(watched)!r} & set(sys.modules)), file=sys.stderr)\n"
+        "atexit.register(said)\nfrom edgeexport.cli.main import main\nmain()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stderr.partition("IMPORTED")[2].split()
+
+
+def test_what_each_command_imports(toy_artifact, tmp_path):
+    """Importing torch takes a second or two, executorch.exir five more. Reading takes neither."""
+    program, folder = toy_artifact.program_path, toy_artifact.path
+    for command in (("show", program), ("show", folder), ("operators", folder), ("delta", folder, folder)):
+        assert imported_by(command, [*LIGHT, *LOWERING]) in ([], ["executorch"]), command
+    page = tmp_path / "page.html"
+    assert imported_by(("report", folder, "--out", page), [*LIGHT, *LOWERING]) in (
+        ["jinja2"],
+        ["jinja2", "executorch"],
+        ["executorch", "jinja2"],
+    )
+
+
+def test_running_a_program_imports_nothing_of_lowering(toy_artifact):
+    """What the child of the checks does, in a process where it can be watched."""
+    code = (
+        "import sys; from edgeexport.verify.checks.process import main\n"
+        "from edgeexport.runtime.program import open_program\n"
+        f"program = open_program({str(toy_artifact.path)!r})\n"
+        "from edgeexport.verify.checks import loads, operators, numerics, dynamic_bounds, memory\n"
+        "found = [f for check in (loads, operators, numerics, dynamic_bounds, memory)"
+        " for f in check.check(program)]\n"
+        "assert found and all(f.passed for f in found)\n"
+        f"print(*(set({LOWERING!r}) & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.split() == [], done.stdout + done.stderr

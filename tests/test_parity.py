@@ -305,7 +305,7 @@ def test_a_module_that_is_lowered_to_something_else_is_found(both, monkeypatch):
     recipe = module._recipe(artifact)
 
     class Wrong:
-        passes, suffix = recipe.passes, recipe.suffix
+        passes = recipe.passes
 
         def emit(self, programs, path):
             for program in programs.values():

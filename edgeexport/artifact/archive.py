@@ -120,6 +120,18 @@ def folders_of(path: Path) -> dict[str, tuple[str, ...]]:
         return {name: tuple(files) for name, files in index.items()}
 
 
+def read_file(path: Path, name: str, file: str) -> bytes:
+    """One file of the folder `name`, which is a record as it is.
+
+    Raises ArtifactError where it is not there.
+    """
+    with _opened(path) as (read, index):
+        made_of = index[name].get(file, {})
+        if "record" not in made_of:
+            raise ArtifactError(f"{path}/{name} has no {file}. Bundle it again.")
+        return read(made_of["record"])
+
+
 def unpack(path: Path, name: str, folder: Path) -> None:
     """Write the files of the folder `name` of an archive into `folder`.
 

@@ -28,9 +28,7 @@ def bundle(paths: Sequence[str | Path], out: str | Path | None = None, force: bo
     """
     artifacts = _together([artifact for path in paths for artifact in open_artifacts(path)])
     first = artifacts[0]
-    out = (
-        Path(out) if out is not None else Path(paths[0]).parent / f"{first.manifest['model']['name']}{SUFFIX}"
-    )
+    out = Path(out) if out is not None else Path(paths[0]).parent / f"{first.manifest.model.name}{SUFFIX}"
     _refuse(out, force)
     with foreign_errors(str(out)), contextlib.ExitStack() as stack:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -57,7 +55,7 @@ def _together(artifacts: list[Artifact]) -> list[Artifact]:
                 f" {', '.join(a.name for a in artifacts if a.side == artifact.side)}. An archive takes one of"
                 " each."
             )
-        failed = [f["check"] for f in artifact.manifest["findings"] if not f["passed"]]
+        failed = [f.check for f in artifact.manifest.findings if not f.passed]
         if failed:
             raise UsageError(
                 f"{artifact.name} failed its checks ({', '.join(dict.fromkeys(failed))}), so it is not"

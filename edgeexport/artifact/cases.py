@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from edgeexport.artifact.manifest import Case, CaseSetup
 from edgeexport.errors import UsageError
 from edgeexport.method import Input, Method, draw
 from edgeexport.samplers import Normal, Photo, Uniform, digest
@@ -18,13 +19,13 @@ from edgeexport.samplers import Normal, Photo, Uniform, digest
 
 @dataclass(frozen=True)
 class RecordedCases:
-    """What eager answered: the content of GOLDEN; and by method its cases as manifest data, and the
-    dtype and least shape of each output.
+    """What eager answered: the content of GOLDEN; and by method its cases, and the dtype and least
+    shape of each output.
     """
 
     golden: bytes
-    cases: Mapping[str, list[dict]]
-    outputs: Mapping[str, list[tuple[str, list[int]]]]
+    cases: Mapping[str, tuple[Case, ...]]
+    outputs: Mapping[str, list[tuple[str, tuple[int, ...]]]]
 
 
 def record_cases(methods: Sequence[Method]) -> RecordedCases:
@@ -35,7 +36,7 @@ def record_cases(methods: Sequence[Method]) -> RecordedCases:
     from safetensors.torch import save
 
     answers: dict[str, Any] = {}
-    cases: dict[str, list] = {}
+    cases: dict[str, tuple[Case, ...]] = {}
     outputs_of: dict[str, list] = {}
     by_name = {m.name: m for m in methods}
     for method in methods:
@@ -43,15 +44,10 @@ def record_cases(methods: Sequence[Method]) -> RecordedCases:
         kinds = [("structured", s) for s in sizes]
         if any(isinstance(i.sample, Photo) for i in method.inputs):
             kinds.append(("random", sizes[0]))
-        cases[method.name] = []
+        cases[method.name] = ()
         for index, (kind, size) in enumerate(kinds):
-            case = {
-                "id": str(index),
-                "kind": kind,
-                "sizes": size,
-                "seed": 10 * index,
-                "setup": _setup(method, size, 10 * index),
-            }
+            seed = 10 * index
+            case = Case(str(index), kind, size, seed, _setup(method, size, seed), inputs_sha256="")
             before, inputs = case_calls(case, by_name, method, GoldenAnswers(answers))
             if before:
                 by_name[method.setup.method].answer(*before)
@@ -63,19 +59,19 @@ def record_cases(methods: Sequence[Method]) -> RecordedCases:
                 )
             for spec, tensor in zip(method.outputs, outputs):
                 answers[f"{method.name}/{index}/{spec.name}"] = tensor.contiguous().clone()
-            cases[method.name].append(case | {"inputs_sha256": digest((*before, *inputs))})
+            cases[method.name] += (replace(case, inputs_sha256=digest((*before, *inputs))),)
             outputs_of.setdefault(
-                method.name, [(str(t.dtype).removeprefix("torch."), list(t.shape)) for t in outputs]
+                method.name, [(str(t.dtype).removeprefix("torch."), tuple(t.shape)) for t in outputs]
             )
     return RecordedCases(save(answers), cases, outputs_of)
 
 
-def _setup(method: Method, sizes: Mapping[str, int], seed: int) -> dict | None:
-    """The call before a case that brings the state to where it starts, as manifest data."""
+def _setup(method: Method, sizes: Mapping[str, int], seed: int) -> CaseSetup | None:
+    """The call before a case that brings the state to where it starts."""
     if method.setup is None:
         return None
     wanted = {theirs: sizes[ours] for theirs, ours in method.setup.sizes.items()}
-    return {"method": method.setup.method, "kind": "structured", "sizes": wanted, "seed": seed}
+    return CaseSetup(method.setup.method, "structured", wanted, seed)
 
 
 class Answering(Protocol):
@@ -93,41 +89,36 @@ class Methods(Protocol):
     def __getitem__(self, name: str) -> Answering: ...
 
 
-def answer(program: Methods, name: str, case: dict, golden: GoldenAnswers) -> tuple:
+def answer(program: Methods, name: str, case: Case, golden: GoldenAnswers) -> tuple:
     """What a method says to a case, after the call that sets up its state."""
     before, inputs = case_calls(case, program, program[name], golden)
-    if before:
-        program[case["setup"]["method"]](*before)
+    if case.setup:
+        program[case.setup.method](*before)
     return program[name](*inputs)
 
 
-def case_calls(case: dict, methods, method, outputs: Mapping) -> tuple[tuple, tuple]:
+def case_calls(case: Case, methods, method, outputs: Mapping) -> tuple[tuple, tuple]:
     """The tensors of a case: those of the call that sets up the state (none without one), and those
     of the call itself.
 
     `methods` gives a method by its name, `method` is the one of the case: of the catalogue or of a
     program.
     """
-    setup = case["setup"]
-    before = case_inputs(methods[setup["method"]].inputs, setup, outputs) if setup else ()
+    setup = case.setup
+    before = case_inputs(methods[setup.method].inputs, setup, outputs) if setup else ()
     return before, case_inputs(method.inputs, case, outputs)
 
 
-def case_inputs(inputs, case: dict, outputs: Mapping) -> tuple:
+def case_inputs(inputs: Sequence[Input], case: Case | CaseSetup, outputs: Mapping) -> tuple:
     """The tensors of one call.
 
     `random` cases draw noise where photographs would be, within the range that the input declares.
     """
     specs = inputs
-    if case["kind"] == "random":
+    if case.kind == "random":
         noise = {i.name: Uniform(*i.range) if i.range else Normal() for i in inputs}
         specs = [replace(i, sample=noise[i.name]) if isinstance(i.sample, Photo) else i for i in inputs]
-    return tuple(draw(spec, case["sizes"], case["seed"] + index, outputs) for index, spec in enumerate(specs))
-
-
-def case_label(case: dict) -> str:
-    sizes = ", ".join(f"{k}={v}" for k, v in case["sizes"].items())
-    return " ".join(part for part in (sizes, case["kind"]) if part)
+    return tuple(draw(spec, case.sizes, case.seed + index, outputs) for index, spec in enumerate(specs))
 
 
 class GoldenAnswers(Mapping):

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from typing import TYPE_CHECKING
 
-from executorch.exir.scalar_type import ScalarType
-from executorch.exir.schema import ExtraTensorInfo, Tensor, TensorDataLocation
-from executorch.exir.tensor import get_scalar_type
-from executorch.exir.tensor_layout import TensorLayout
-
+from edgeexport.artifact.executorch_modules import executorch_module
+from edgeexport.artifact.pte import DTYPES
 from edgeexport.artifact.pte_segments import ProgramFile, Weight
+
+if TYPE_CHECKING:
+    from executorch.exir.schema import Tensor
 
 LEAST_BYTES = 4096
 """Smaller constants stay in the program: their names would take as much."""
@@ -34,19 +35,23 @@ def take_weights(file: ProgramFile) -> dict[str, Weight]:
 
 
 def _take_constants(file: ProgramFile) -> dict[str, Weight]:
+    schema, layouts = executorch_module("exir.schema"), executorch_module("exir.tensor_layout")
+    kinds = executorch_module("exir.scalar_type")
     constants, taken = file.constants(), {}
     for index, tensors in _constant_tensors(file).items():
         if min(map(_size_bytes, tensors)) < LEAST_BYTES:
             continue
         for tensor in tensors:
-            layout = TensorLayout(ScalarType(tensor.scalar_type), tensor.sizes, tensor.dim_order)
+            layout = layouts.TensorLayout(
+                kinds.ScalarType(tensor.scalar_type), tensor.sizes, tensor.dim_order
+            )
             weight = Weight(constants[index][: _size_bytes(tensor)], layout)
             sizes, order = "x".join(map(str, layout.sizes)), "".join(map(str, layout.dim_order))
             name = f"{weight.sha256}-{layout.scalar_type.name}-{sizes}-{order}"
             taken[name] = weight
             tensor.data_buffer_idx = 0
-            tensor.extra_tensor_info = ExtraTensorInfo(
-                fully_qualified_name=name, location=TensorDataLocation.EXTERNAL
+            tensor.extra_tensor_info = schema.ExtraTensorInfo(
+                fully_qualified_name=name, location=schema.TensorDataLocation.EXTERNAL
             )
         constants[index] = memoryview(b"")
     if taken:
@@ -62,10 +67,14 @@ def _constant_tensors(file: ProgramFile) -> dict[int, list[Tensor]]:
     for plan in file.program.execution_plan:
         for value in plan.values:
             tensor = value.val
-            if isinstance(tensor, Tensor) and tensor.data_buffer_idx and tensor.allocation_info is None:
+            if (
+                type(tensor).__name__ == "Tensor"
+                and tensor.data_buffer_idx
+                and tensor.allocation_info is None
+            ):
                 readers[tensor.data_buffer_idx].append(tensor)
     return readers
 
 
 def _size_bytes(tensor: Tensor) -> int:
-    return math.prod(tensor.sizes) * get_scalar_type(tensor.scalar_type).itemsize
+    return math.prod(tensor.sizes) * DTYPES[tensor.scalar_type][1]

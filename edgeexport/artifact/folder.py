@@ -6,20 +6,17 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import resources
 from pathlib import Path
-from typing import Any
 
 from edgeexport.artifact import archive as archive_format
-from edgeexport.errors import ArtifactError, UsageError, foreign_errors
-from edgeexport.method import Dim, Input
-from edgeexport.samplers import sampler_from_json, sampler_to_json
+from edgeexport.artifact.manifest import FileRecord, Manifest, MethodEntry
+from edgeexport.artifact.targets import Target, target
+from edgeexport.errors import ArtifactError, UnknownName, UsageError, foreign_errors
 
 MANIFEST = "manifest.json"
 GOLDEN = "golden.safetensors"
@@ -29,8 +26,6 @@ SOURCES = "sources.json"
 """Where each operator of a `.pte` comes from in the model's code; artifacts of earlier versions
 have none.
 """
-
-FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -57,7 +52,7 @@ class Artifact:
     """
 
     path: Path
-    manifest: dict[str, Any]
+    manifest: Manifest
     name: str
     unpacked: tempfile.TemporaryDirectory | None = None
     apart: tuple[Path, ...] = ()
@@ -65,12 +60,17 @@ class Artifact:
     @property
     def side(self) -> str:
         """Target and precision, as folders and archives name it."""
-        return "{target}-{precision}".format(**self.manifest)
+        return f"{self.manifest.target}-{self.manifest.precision}"
+
+    @property
+    def target(self) -> Target:
+        """What it was built for."""
+        return target(self.manifest.target)
 
     @property
     def program_path(self) -> Path:
         """The program file."""
-        return self.apart[0] if self.apart else self.path / self.manifest["program"]
+        return self.apart[0] if self.apart else self.path / self.manifest.program
 
     @property
     def data_paths(self) -> tuple[Path, ...]:
@@ -78,9 +78,9 @@ class Artifact:
         return self.apart[1:]
 
     @cached_property
-    def methods(self) -> dict[str, dict[str, Any]]:
+    def methods(self) -> dict[str, MethodEntry]:
         """The manifest's entry of each method, by name."""
-        return {m["name"]: m for m in self.manifest["methods"]}
+        return {m.name: m for m in self.manifest.methods}
 
     def golden(self) -> dict:
         """What eager answered: tensors by `method/case/output`."""
@@ -92,8 +92,8 @@ class Artifact:
         """The tokenizer that the model's app needs (`prepare.tokenizer`), or None where the
         artifact was built without one.
         """
-        path = self.path / self.manifest["prepare"]["tokenizer"]
-        if path.name not in self.manifest["files"]:
+        path = self.path / self.manifest.prepare["tokenizer"]
+        if path.name not in self.manifest.files:
             return None
         from tokenizers import Tokenizer
 
@@ -104,9 +104,9 @@ class Artifact:
         """What to know about text that this artifact says: that its weights are random, or that
         there is no tokenizer for it.
         """
-        if self.manifest["weights"]["source"] == "random":
+        if self.manifest.weights.random:
             return "RANDOM weights: the tokens mean nothing"
-        if self.manifest["prepare"]["tokenizer"] not in self.manifest["files"]:
+        if self.manifest.prepare["tokenizer"] not in self.manifest.files:
             return (
                 "the artifact has no tokenizer: token ids instead of text (put tokenizer.json beside the"
                 " checkpoint and build again)"
@@ -114,22 +114,21 @@ class Artifact:
         return None
 
 
-def open_artifact(path: str | Path, suffix: str = "") -> Artifact:
+def open_artifact(path: str | Path, suits: Callable[[Target], bool] = lambda target: True) -> Artifact:
     """Read and verify an artifact: a folder, or ARCHIVE/NAME for one of those that `edgeexport
     bundle` wrote into a file.
 
-    For the archive alone it is the first whose program has `suffix`, or the first. Raises
-    ArtifactError when it is no artifact, is damaged, or has a changed byte: the runtime can crash
-    on a damaged program, so nothing is loaded before every hash is right.
+    For the archive alone it is the first whose target `suits`, or the first. Raises ArtifactError
+    when it is no artifact, is damaged, or has a changed byte: the runtime can crash on a damaged
+    program, so nothing is loaded before every hash is right.
     """
     archive, name = _in_archive(Path(path))
     if archive is None:
         return _read(Path(path), str(path))
-    folders = archive_format.folders_of(archive)
-    fitting = [folder for folder, files in folders.items() if any(file.endswith(suffix) for file in files)]
+    folders = list(archive_format.folders_of(archive))
     if name and name not in folders:
         raise ArtifactError(f"{archive} has no artifact '{name}'. It has: {', '.join(folders)}.")
-    return _unpacked(archive, name or (fitting or list(folders))[0])
+    return _unpacked(archive, name or next((f for f in folders if suits(_target_in(archive, f))), folders[0]))
 
 
 def open_artifacts(path: str | Path) -> Iterator[Artifact]:
@@ -149,6 +148,22 @@ def _in_archive(path: Path) -> tuple[Path | None, str]:
     if path.is_file():
         return path, ""
     return (path.parent, path.name) if path.parent.is_file() else (None, "")
+
+
+def _target_in(archive: Path, name: str) -> Target:
+    """The target of one of an archive's artifacts, before that is unpacked."""
+    content = archive_format.read_file(archive, name, MANIFEST)
+    return _target_of(_parsed(content, f"{archive}/{name}/{MANIFEST}"), f"{archive}/{name}")
+
+
+def _target_of(manifest: Manifest, name: str) -> Target:
+    """Raises ArtifactError for a target that is not known here."""
+    try:
+        return target(manifest.target)
+    except UnknownName as error:
+        raise ArtifactError(
+            f"{name} is for the target '{manifest.target}', which this version of edgeexport does not know."
+        ) from error
 
 
 def _unpacked(archive: Path, name: str) -> Artifact:
@@ -171,84 +186,68 @@ def _read(path: Path, name: str) -> Artifact:
             " or the file of `edgeexport bundle`."
         )
     where = f"{name}/{MANIFEST}"
-    try:
-        manifest = json.loads(file.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ArtifactError(f"{where} is damaged ({error}). Build the artifact again.") from error
-    validate_manifest(manifest, where)
-    for needed in (manifest["program"], GOLDEN):
-        if needed not in manifest["files"]:
+    manifest = _parsed(file.read_bytes(), where)
+    _target_of(manifest, name)
+    for needed in (manifest.program, GOLDEN):
+        if needed not in manifest.files:
             raise ArtifactError(
                 f"{where} records no hash of {needed}, so it cannot be trusted. Build the artifact again."
             )
-    for file_name, recorded in manifest["files"].items():
+    for file_name, recorded in manifest.files.items():
         _verify(path / file_name, f"{name}/{file_name}", recorded)
     return Artifact(path, manifest, name)
+
+
+def _parsed(content: bytes, where: str) -> Manifest:
+    """Raises ArtifactError."""
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ArtifactError(f"{where} is damaged ({error}). Build the artifact again.") from error
+    return Manifest.parse(text, where)
 
 
 def same_model(artifacts: Iterable[Artifact]) -> None:
     """Raise UsageError unless all are of one model and the same weights."""
     first, *others = artifacts
     for other in others:
-        for what, place in (("model", ("model", "name")), ("weights", ("weights", "sha256"))):
-            ours, theirs = (a.manifest[place[0]][place[1]] for a in (first, other))
+        for what, said in (("model", lambda m: m.model.name), ("weights", lambda m: m.weights.sha256)):
+            ours, theirs = (said(each.manifest) for each in (first, other))
             if ours != theirs:
                 raise UsageError(
-                    f"{first.name} and {other.name} are not of the same {what}: {str(ours)[:24]} and"
-                    f" {str(theirs)[:24]}."
+                    f"{first.name} and {other.name} are not of the same {what}: {ours[:24]} and"
+                    f" {theirs[:24]}."
                 )
 
 
-def validate_manifest(manifest: Any, where: Path | str) -> None:
-    """Hold a manifest against the JSON Schema in this package.
-
-    Raises ArtifactError with the place that is wrong.
-    """
-    import jsonschema
-
-    schema = json.loads(
-        resources.files("edgeexport.artifact")
-        .joinpath("schemas/manifest.schema.json")
-        .read_text(encoding="utf-8")
-    )
-    error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(manifest))
-    if error is not None:
-        place = "/".join(map(str, error.absolute_path)) or "the top"
-        raise ArtifactError(
-            f"{where} is not a manifest that this version reads: at {place}: {error.message[:200]}."
-        )
-
-
-def _verify(file: Path, where: str, recorded: dict) -> None:
+def _verify(file: Path, where: str, recorded: FileRecord) -> None:
     if not file.is_file():
         raise ArtifactError(f"{where} is missing from the artifact. Copy it again, or build it again.")
     found = record(file)
-    if found["size_bytes"] != recorded["size_bytes"]:
+    if found.size_bytes != recorded.size_bytes:
         raise ArtifactError(
-            f"{where} has {found['size_bytes']} bytes, the manifest says {recorded['size_bytes']}: "
+            f"{where} has {found.size_bytes} bytes, the manifest says {recorded.size_bytes}: "
             "it was cut short or changed. Copy it again, or build it again."
         )
-    if found["sha256"] != recorded["sha256"]:
+    if found.sha256 != recorded.sha256:
         raise ArtifactError(
-            f"{where} was changed after it was built (sha256 {found['sha256'][:12]}..., the manifest says"
-            f" {recorded['sha256'][:12]}...). It is not loaded. Copy it again, or build it again."
+            f"{where} was changed after it was built (sha256 {found.sha256[:12]}..., the manifest says"
+            f" {recorded.sha256[:12]}...). It is not loaded. Copy it again, or build it again."
         )
 
 
-def record(path: Path) -> dict:
+def record(path: Path) -> FileRecord:
     """Size and sha256 of a file, as the manifest keeps them."""
     import hashlib
 
     with open(path, "rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    return {"size_bytes": path.stat().st_size, "sha256": digest}
+    return FileRecord(path.stat().st_size, digest)
 
 
-def write_manifest(folder: Path, manifest: dict) -> None:
+def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Validate and write the manifest of a staged artifact."""
-    text = json.dumps(manifest, indent=2) + "\n"
-    validate_manifest(json.loads(text), folder / MANIFEST)
-    (folder / MANIFEST).write_text(text, encoding="utf-8")
+    (folder / MANIFEST).write_text(manifest.text(folder / MANIFEST), encoding="utf-8")
 
 
 @contextlib.contextmanager
@@ -305,40 +304,3 @@ class Staging:
         if old is not None:
             shutil.rmtree(old)
         return target
-
-
-def input_to_json(spec: Input) -> dict:
-    """An input as manifest data; the layout of every tensor at the boundary is contiguous."""
-    return {
-        "name": spec.name,
-        "dtype": spec.dtype,
-        "shape": list(spec.shape),
-        "layout": "contiguous",
-        "meaning": spec.meaning,
-        "unit": spec.unit,
-        "range": list(spec.range) if spec.range else None,
-        "first_of": spec.first_of,
-        "sample": sampler_to_json(spec.sample),
-    }
-
-
-def input_from_json(data: dict) -> Input:
-    """The input that `input_to_json` wrote."""
-    return Input(
-        data["name"],
-        tuple(data["shape"]),
-        data["dtype"],
-        data["meaning"],
-        data["unit"],
-        tuple(data["range"]) if data["range"] else None,
-        data["first_of"],
-        sampler_from_json(data["sample"]),
-    )
-
-
-def dims_of(method: dict) -> dict[str, Dim]:
-    """The dimensions of a method's manifest entry: as verified where they were, else as asked
-    for.
-    """
-    bounds = {d["name"]: d["verified"] or d["asked"] for d in method["dims"]}
-    return {name: Dim(name, *b) for name, b in bounds.items()}

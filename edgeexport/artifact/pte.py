@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edgeexport.artifact.executorch_modules import executorch_module
 from edgeexport.errors import ArtifactError
 
 if TYPE_CHECKING:
@@ -14,6 +15,20 @@ if TYPE_CHECKING:
 
 HEADER_BYTES = 64
 """Where the file's identifier and its extended header are."""
+
+ALIGNMENT = 16
+"""Bytes to which constants are aligned (executorch.exir.tensor.ALIGNMENT)."""
+
+DTYPES = {
+    0: ("uint8", 1), 1: ("int8", 1), 2: ("int16", 2), 3: ("int32", 4), 4: ("int64", 8),
+    5: ("float16", 2), 6: ("float32", 4), 7: ("float64", 8),
+    8: ("complex32", 4), 9: ("complex64", 8), 10: ("complex128", 16), 11: ("bool", 1),
+    12: ("qint8", 1), 13: ("quint8", 1), 14: ("qint32", 4), 15: ("bfloat16", 2), 16: ("quint4x2", 1),
+    23: ("float8_e5m2", 1), 24: ("float8_e4m3fn", 1), 27: ("uint16", 2), 28: ("uint32", 4),
+}  # fmt: skip
+"""PyTorch's name of a dtype, and its bytes, by the number that a program has for it (ScalarType in
+ExecuTorch's schema/scalar_type.fbs).
+"""
 
 
 @dataclass(frozen=True)
@@ -29,6 +44,29 @@ class MethodFacts:
     operators: tuple[str, ...]
     backends: tuple[str, ...]
     planned_bytes: int
+
+
+@dataclass(frozen=True)
+class ExtendedHeader:
+    """Where things are in a `.pte` with segments: the bytes of its flatbuffer, the place of the
+    first segment, and the bytes of them all, 0 where the file does not say.
+
+    ExecuTorch writes it behind the file's identifier (docs/source/pte-file-format.md there).
+    """
+
+    program_bytes: int
+    segments_at: int
+    segment_bytes: int
+
+    @classmethod
+    def read(cls, head: bytes) -> ExtendedHeader | None:
+        """The header in the first HEADER_BYTES of a file; None where there is none."""
+        if len(head) < HEADER_BYTES or head[8:12] != b"eh00":
+            return None
+        length, program_bytes, segments_at, segment_bytes = struct.unpack_from("<IQQQ", head, 12)
+        if length < 24:
+            return None
+        return cls(program_bytes, segments_at, segment_bytes if length > 24 else 0)
 
 
 def plain_name(operator: str) -> str:
@@ -54,13 +92,12 @@ def read_program(path: Path) -> Program:
 
     Raises ArtifactError for a file that is none, or is damaged.
     """
-    from executorch.exir._serialize._flatbuffer_program import _flatbuffer_to_program
-
+    read = executorch_module("exir._serialize._flatbuffer_program")._flatbuffer_to_program
     size_bytes, flatbuffer_bytes = extent(path)
     with open(path, "rb") as file:
         data = file.read(flatbuffer_bytes)
     try:
-        program = _flatbuffer_to_program(data)
+        program = read(data)
         names = [plan.name for plan in program.execution_plan]
     except (
         AttributeError,
@@ -87,8 +124,6 @@ def extent(path: Path) -> tuple[int, int]:
 
     Raises ArtifactError for a file that is none, or is cut short.
     """
-    from executorch.exir._serialize._program import _get_extended_header
-
     try:
         with open(path, "rb") as file:
             head = file.read(HEADER_BYTES)
@@ -100,16 +135,16 @@ def extent(path: Path) -> tuple[int, int]:
             f"{path} is not an ExecuTorch program: it does not begin like one (`ET12` at byte 4). Was it"
             " downloaded whole, and not as a pointer of Git LFS?"
         )
-    header = _get_extended_header(head)
+    header = ExtendedHeader.read(head)
     if header is None:
         return size_bytes, size_bytes
-    needed_bytes = max(header.program_size, header.segment_base_offset + header.segment_data_size)
+    needed_bytes = max(header.program_bytes, header.segments_at + header.segment_bytes)
     if size_bytes < needed_bytes:
         raise ArtifactError(
             f"{path} is cut short: it has {size_bytes} bytes, its header says at least {needed_bytes}. Copy"
             " it again."
         )
-    return size_bytes, header.program_size
+    return size_bytes, header.program_bytes
 
 
 def is_constant(plan: ExecutionPlan) -> bool:

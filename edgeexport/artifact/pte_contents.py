@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgeexport.artifact.model_schema import METHOD
-from edgeexport.artifact.pte import extent, is_constant, operator_name, read_program
+from edgeexport.artifact.pte import DTYPES, extent, is_constant, operator_name, read_program
 from edgeexport.errors import ArtifactError
 
 if TYPE_CHECKING:
@@ -146,9 +146,7 @@ def _value(content: Any) -> Value:
     kind = type(content).__name__
     if kind != "Tensor":
         return Value({"Null": "None"}.get(kind, kind))
-    from executorch.exir.tensor import get_scalar_type
-
-    dtype = str(get_scalar_type(content.scalar_type)).removeprefix("torch.")
+    dtype, _ = DTYPES[content.scalar_type]
     return Value(kind, dtype, tuple(content.sizes), SHAPES[int(content.shape_dynamism)])
 
 

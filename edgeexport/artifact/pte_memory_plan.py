@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgeexport.artifact.pte import is_constant, operator_name, read_program
+from edgeexport.artifact.pte import DTYPES, is_constant, operator_name, read_program
 
 STATE_ARENA = 2
 """Where lowering puts the buffers that calls change, at the same place for every method
@@ -114,18 +114,15 @@ def _planned(plan, values: Iterable[int]) -> set[int]:
 
 
 def _lifetime(tensor, touched: list[int], end: int) -> Lifetime:
-    from executorch.exir.tensor import get_scalar_type
-
-    place, dtype = tensor.allocation_info, get_scalar_type(tensor.scalar_type)
+    place, (dtype, item_bytes) = tensor.allocation_info, DTYPES[tensor.scalar_type]
     first, last = (0, end) if place.memory_id >= STATE_ARENA else (min(touched), max(touched))
-    name = str(dtype).removeprefix("torch.")
     return Lifetime(
         place.memory_id,
         place.memory_offset,
-        math.prod(tensor.sizes) * dtype.itemsize,
+        math.prod(tensor.sizes) * item_bytes,
         first,
         last,
-        name,
+        dtype,
         tuple(tensor.sizes),
     )
 

@@ -10,21 +10,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from executorch.exir._serialize._cord import Cord
-from executorch.exir._serialize._flatbuffer_program import _flatbuffer_to_program, _program_to_flatbuffer
-from executorch.exir._serialize._program import (
-    _ExtendedHeader,
-    _get_extended_header,
-    _insert_flatbuffer_header,
-)
-from executorch.exir._serialize.data_serializer import DataEntry, DataPayload
-from executorch.exir._serialize.padding import aligned_size, pad_to
-from executorch.exir.schema import DataLocation, DataSegment, Program
-from executorch.exir.tensor import ALIGNMENT
-from executorch.exir.tensor_layout import TensorLayout
-from executorch.extension.flat_tensor.serialize.serialize import FlatTensorSerializer
+from edgeexport.artifact.executorch_modules import executorch_module
+from edgeexport.artifact.pte import ALIGNMENT, HEADER_BYTES, ExtendedHeader
+
+if TYPE_CHECKING:
+    from executorch.exir.schema import Program
+    from executorch.exir.tensor_layout import TensorLayout
 
 _SEGMENT_ALIGNMENT = 128  # as ExecuTorch writes them
 _ALIGNMENT_LIMIT = 4096
@@ -45,11 +38,12 @@ class ProgramFile:
         ExecuTorch can write it too.
         """
         data = memoryview(path.read_bytes())
-        header = _get_extended_header(data[:64].tobytes())
+        header = ExtendedHeader.read(data[:HEADER_BYTES].tobytes())
         if header is None:
             return None
-        program = _flatbuffer_to_program(data[: header.program_size].tobytes())
-        base = header.segment_base_offset
+        read = executorch_module("exir._serialize._flatbuffer_program")._flatbuffer_to_program
+        program = read(data[: header.program_bytes].tobytes())
+        base = header.segments_at
         return cls(program, [data[base + s.offset : base + s.offset + s.size] for s in program.segments])
 
     def write(self, path: Path, within: Mapping[int, tuple[int, int]] = MappingProxyType({})) -> None:
@@ -60,17 +54,17 @@ class ProgramFile:
 
         Segments may overlap: the runtime reads each by offset and size.
         """
-        body = bytearray()
+        body, place = bytearray(), executorch_module("exir.schema").DataSegment
         for index, content in enumerate(self.segments):
             if index in within:
                 continue
             before = self.program.segments[index].offset
             alignment = max(_SEGMENT_ALIGNMENT, min(_ALIGNMENT_LIMIT, before & -before))
-            body.extend(bytes(aligned_size(len(body), alignment) - len(body)))
-            self.program.segments[index] = DataSegment(offset=len(body), size=len(content))
+            body.extend(bytes(-len(body) % alignment))
+            self.program.segments[index] = place(offset=len(body), size=len(content))
             body += content
         for index, (home, start) in within.items():
-            self.program.segments[index] = DataSegment(
+            self.program.segments[index] = place(
                 offset=self.program.segments[home].offset + start, size=len(self.segments[index])
             )
         path.write_bytes(_with_header(self.program, body))
@@ -90,7 +84,7 @@ class ProgramFile:
         for content in contents:
             place.offsets.append(len(body))
             body += content
-            body.extend(bytes(aligned_size(len(body), ALIGNMENT) - len(body)))
+            body.extend(bytes(-len(body) % ALIGNMENT))
         self.segments[place.segment_index] = memoryview(bytes(body))
         if not body:
             place.offsets = [
@@ -124,20 +118,26 @@ class Weight:
 
 def write_data_file(path: Path, weights: Mapping[str, Weight]) -> None:
     """Write a `.ptd`; bytes that have several names are there once."""
+    data = executorch_module("exir._serialize.data_serializer")
     contents = {weight.sha256: weight.content for weight in weights.values()}
     place = {sha256: index for index, sha256 in enumerate(contents)}
     entries = {
-        name: DataEntry(place[weight.sha256], ALIGNMENT, weight.layout) for name, weight in weights.items()
+        name: data.DataEntry(place[weight.sha256], ALIGNMENT, weight.layout)
+        for name, weight in weights.items()
     }
+    payload = data.DataPayload([bytes(content) for content in contents.values()], entries)
     with open(path, "wb") as file:
-        FlatTensorSerializer().serialize(
-            DataPayload([bytes(content) for content in contents.values()], entries)
-        ).write_to_file(file)
+        _data_file_serializer().serialize(payload).write_to_file(file)
 
 
 def read_data_file(path: Path) -> list[bytes]:
     """What is in a `.ptd`, which is known to be whole."""
-    return list(FlatTensorSerializer().deserialize(Cord(path.read_bytes())).buffers)
+    content = executorch_module("exir._serialize._cord").Cord(path.read_bytes())
+    return list(_data_file_serializer().deserialize(content).buffers)
+
+
+def _data_file_serializer() -> Any:
+    return executorch_module("extension.flat_tensor.serialize.serialize").FlatTensorSerializer()
 
 
 def _references(program: Program) -> Iterator[tuple[Any, str]]:
@@ -150,16 +150,22 @@ def _references(program: Program) -> Iterator[tuple[Any, str]]:
         yield holder, "segment_index"
     for plan in program.execution_plan:
         for delegate in plan.delegates:
-            if delegate.processed.location == DataLocation.SEGMENT:
+            if delegate.processed.location.name == "SEGMENT":
                 yield delegate.processed, "index"
 
 
 def _with_header(program: Program, body: bytearray) -> bytes:
     """The file: the flatbuffer with its extended header, padding, the segments."""
-    flatbuffer = _program_to_flatbuffer(program, constant_tensor_alignment=ALIGNMENT, delegate_alignment=None)
-    header_size = aligned_size(_ExtendedHeader.EXPECTED_LENGTH, flatbuffer.max_alignment)
+    writer = executorch_module("exir._serialize._flatbuffer_program")
+    container = executorch_module("exir._serialize._program")
+    padding = executorch_module("exir._serialize.padding")
+    flatbuffer = writer._program_to_flatbuffer(
+        program, constant_tensor_alignment=ALIGNMENT, delegate_alignment=None
+    )
+    header_size = padding.aligned_size(container._ExtendedHeader.EXPECTED_LENGTH, flatbuffer.max_alignment)
     program_size = header_size + len(flatbuffer.data)
-    base = aligned_size(program_size, _SEGMENT_ALIGNMENT)
-    header = pad_to(_ExtendedHeader(program_size, base, len(body)).to_bytes(), header_size)
-    head = _insert_flatbuffer_header(bytes(flatbuffer.data), r"ET[0-9a-zA-Z][0-9a-zA-Z]", header)
+    base = padding.aligned_size(program_size, _SEGMENT_ALIGNMENT)
+    extended = container._ExtendedHeader(program_size, base, len(body)).to_bytes()
+    header = padding.pad_to(extended, header_size)
+    head = container._insert_flatbuffer_header(bytes(flatbuffer.data), r"ET[0-9a-zA-Z][0-9a-zA-Z]", header)
     return b"".join([head, bytes(base - program_size), body])

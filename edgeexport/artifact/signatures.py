@@ -10,8 +10,10 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from edgeexport.artifact.folder import Artifact, dims_of
+from edgeexport.artifact.folder import Artifact
+from edgeexport.artifact.manifest import InputEntry, MethodEntry, OutputEntry, StateEntry
 from edgeexport.method import Dim
+from edgeexport.samplers import OutputOf
 
 TYPES = {
     "float32": {"kotlin": "Float", "swift": "Float", "cpp": "float", "scalar": "Float"},
@@ -105,24 +107,19 @@ class Call:
     method: str
     arguments: tuple[Argument, ...]
     results: tuple[Result, ...]
-    state: tuple[dict, ...]
+    state: tuple[StateEntry, ...]
 
 
 def calls_of(artifact: Artifact) -> tuple[Call, ...]:
     """Every method in the manifest's order, the order of the data."""
-    methods = artifact.manifest["methods"]
-    sources = {
-        (i["sample"]["method"], i["sample"]["output"])
-        for m in methods
-        for i in m["inputs"]
-        if i["sample"]["kind"] == "output_of"
-    }
+    methods = artifact.manifest.methods
+    sources = {_source(spec) for entry in methods for spec in entry.inputs}
     return tuple(
         Call(
-            entry["name"],
-            tuple(_argument(entry, spec) for spec in entry["inputs"]),
-            tuple(_result(entry, o, sources) for o in entry["outputs"]),
-            tuple(entry["state"]),
+            entry.name,
+            tuple(_argument(entry, spec) for spec in entry.inputs),
+            tuple(_result(entry, o, sources) for o in entry.outputs),
+            entry.state,
         )
         for entry in methods
     )
@@ -134,7 +131,7 @@ def with_own_state(calls: Sequence[Call]) -> tuple[Call, ...]:
     ExecuTorch's Module for Kotlin and Swift keeps the state of each method apart: there `prefill`
     cannot fill the cache of `decode_step`.
     """
-    names = [{buffer["name"] for buffer in call.state} for call in calls]
+    names = [{buffer.name for buffer in call.state} for call in calls]
     return tuple(
         call
         for index, call in enumerate(calls)
@@ -172,41 +169,27 @@ def camel(name: str) -> str:
     return first + "".join(part[:1].upper() + part[1:] for part in rest)
 
 
-def _argument(entry: dict, spec: dict) -> Argument:
-    dims = dims_of(entry)
+def _argument(entry: MethodEntry, spec: InputEntry) -> Argument:
+    dims = entry.ranges
     shape = tuple(
-        (dims[s] if dims[s].dynamic else dims[s].min) if isinstance(s, str) else s for s in spec["shape"]
+        (dims[s] if dims[s].dynamic else dims[s].min) if isinstance(s, str) else s for s in spec.shape
     )
     bounds = [f"{dim.name} {dim.min} to {dim.max}" for dim in shape if isinstance(dim, Dim)]
-    values = (
-        f"{spec['range'][0]:g} to {spec['range'][1]:g} {spec['unit'] or ''}".strip() if spec["range"] else ""
-    )
-    about = "; ".join(filter(None, (spec["meaning"], values, *bounds))).replace("\n", " ")
-    source = (
-        (spec["sample"]["method"], spec["sample"]["output"])
-        if spec["sample"]["kind"] == "output_of"
-        else None
-    )
-    return Argument(
-        spec["name"],
-        spec["dtype"],
-        shape,
-        about,
-        tuple(spec["range"]) if spec["range"] else None,
-        spec["first_of"],
-        source,
-    )
+    values = f"{spec.range[0]:g} to {spec.range[1]:g} {spec.unit or ''}".strip() if spec.range else ""
+    about = "; ".join(filter(None, (spec.meaning, values, *bounds))).replace("\n", " ")
+    return Argument(spec.name, spec.dtype, shape, about, spec.range, spec.first_of, _source(spec))
 
 
-def _result(entry: dict, output: dict, sources: set) -> Result:
-    sizes = tuple(output["shape_at_least"])
-    about = f"{output['dtype']} [{', '.join(map(str, sizes))}]" + (
-        f": {output['meaning']}" if output["meaning"] else ""
+def _source(spec: InputEntry) -> tuple[str, str] | None:
+    """The method and output whose answer an input is."""
+    return (spec.sample.method, spec.sample.output) if isinstance(spec.sample, OutputOf) else None
+
+
+def _result(entry: MethodEntry, output: OutputEntry, sources: set) -> Result:
+    sizes = output.shape_at_least
+    about = f"{output.dtype} [{', '.join(map(str, sizes))}]" + (
+        f": {output.meaning}" if output.meaning else ""
     )
     return Result(
-        output["name"],
-        output["dtype"],
-        sizes,
-        about.replace("\n", " "),
-        (entry["name"], output["name"]) in sources,
+        output.name, output.dtype, sizes, about.replace("\n", " "), (entry.name, output.name) in sources
     )

@@ -63,9 +63,10 @@ def command(
       check build/sam2/xnnpack-fp32 --board raspberry_pi_5 --at ssh://pi@raspberrypi.local
     """
     from edgeexport.artifact.folder import open_artifacts
+    from edgeexport.artifact.manifest import to_json
     from edgeexport.runtime import boards
     from edgeexport.runtime.program import Runtime
-    from edgeexport.verify.checks import run_checks, to_json
+    from edgeexport.verify.checks import run_checks
 
     if emulate and at is not None:
         raise UsageError("--emulate and --at cannot both be: a board is emulated here, or it is there.")
@@ -80,12 +81,9 @@ def command(
     findings = []
     for opened in open_artifacts(artifact):
         with display.progress(quiet=as_json).step(f"check the files of {opened.side}"):
-            about = {
-                "artifact": opened.side,
-                "program_sha256": opened.manifest["files"][opened.manifest["program"]]["sha256"],
-            }
-            found = [to_json(f) | about for f in run_checks(opened, runtime, board or "", methods)[0]]
-        findings += found
+            about = {"artifact": opened.side, "program_sha256": opened.manifest.program_file.sha256}
+            found = run_checks(opened, runtime, board or "", methods)[0]
+        findings += [to_json(finding) | about for finding in found]
         if not as_json:
             display.console().print(display.findings_table(found))
     failed = [f for f in findings if not f["passed"]]

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from edgeexport.progress import Progress
+
+if TYPE_CHECKING:
+    from edgeexport.method import Finding
 
 
 def progress(quiet: bool) -> Progress:
@@ -78,16 +82,16 @@ def verdict(passed: bool) -> str:
     return "[green]ok[/green]" if passed else "[red]FAILED[/red]"
 
 
-def findings_table(findings: list) -> Any:
-    """Findings (as manifest data): verdict, measured beside allowed."""
+def findings_table(findings: Iterable[Finding]) -> Any:
+    """Findings: verdict, measured beside allowed."""
     made = table("Checks", "", "check", "method", "measured", "allowed")
     for finding in findings:
         made.add_row(
-            verdict(finding["passed"]),
-            finding["check"],
-            finding["method"] or "",
-            plain(finding["measured"]),
-            plain(finding["limit"]),
+            verdict(finding.passed),
+            finding.check,
+            finding.method or "",
+            plain(finding.measured),
+            plain(finding.limit),
         )
     return made
 

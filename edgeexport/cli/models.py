@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from edgeexport import catalog
+from edgeexport.artifact.targets import targets
 from edgeexport.cli import display
 
 
@@ -17,16 +18,23 @@ def command(as_json: bool) -> None:
     Example:
       edgeexport models --json
     """
-    models, targets = catalog.variants(), catalog.targets()
+    models, known = catalog.variants(), targets()
     if as_json:
         listed = [
             {"name": n, "aliases": list(f["aliases"]), "summary": f["summary"]} for n, f in models.items()
         ]
-        display.print_json({"models": listed, "targets": [{"name": n, **f} for n, f in targets.items()]})
+        display.print_json(
+            {
+                "models": listed,
+                "targets": [
+                    {"name": t.name, "summary": t.summary, "precisions": t.precisions} for t in known.values()
+                ],
+            }
+        )
         return
     for name, facts in models.items():
         also = f" (also {', '.join(facts['aliases'])})" if facts["aliases"] else ""
         click.echo(f"{name:16} {facts['summary']}{also}")
     click.echo()
-    for name, facts in targets.items():
-        click.echo(f"--target {name:10} {facts['summary']}; --precision {', '.join(facts['precisions'])}")
+    for target in known.values():
+        click.echo(f"--target {target.name:10} {target.summary}; --precision {', '.join(target.precisions)}")

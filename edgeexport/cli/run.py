@@ -29,10 +29,10 @@ def command(ctx: click.Context, artifact: Path | None, rest: tuple[str, ...]) ->
     from edgeexport.artifact.folder import open_artifact
 
     opened = open_artifact(artifact)
-    pipeline = catalog.model(opened.manifest["model"]["asked"]).pipeline
+    pipeline = catalog.model(opened.manifest.model.asked).pipeline
     if pipeline is None:
         raise UsageError(
-            f"{opened.manifest['model']['name']} has no pipeline: call its methods with tensors through"
+            f"{opened.manifest.model.name} has no pipeline: call its methods with tensors through"
             " edgeexport.open()."
         )
     _command(opened, pipeline).main([*rest], prog_name=f"edgeexport run {artifact}", standalone_mode=False)
@@ -61,7 +61,7 @@ def _command(opened, pipeline) -> click.Command:
 
     example = f"\b\nExample:\n  edgeexport run {opened.name} {pipeline.example}"
     return click.Command(
-        "run", callback=call, params=params, help=f"Run {opened.manifest['model']['name']}.\n\n{example}"
+        "run", callback=call, params=params, help=f"Run {opened.manifest.model.name}.\n\n{example}"
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import torch
 from executorch.exir import (
@@ -23,32 +23,13 @@ from executorch.exir.passes import MemoryPlanningPass
 from torch.export import ExportedProgram
 from torch.utils._sympy.numbers import int_oo
 
+from edgeexport.artifact.manifest import Delegation, Outside
 from edgeexport.compiler.backend_guards import no_backend_guards
 from edgeexport.compiler.etrecords import write_etrecords
 from edgeexport.compiler.rewrite import Pass
 from edgeexport.compiler.shared_weights import share_segments
 from edgeexport.compiler.source_lines import DelegateNodes, origins, write_sources
 from edgeexport.errors import LoweringError
-
-
-@dataclass(frozen=True)
-class Outside:
-    """Operators of one kind that no delegate took, and the partitioner's reason."""
-
-    operator: str
-    count: int
-    reason: str
-
-
-@dataclass(frozen=True)
-class Delegation:
-    """What of a method runs in delegates."""
-
-    manifest_key: ClassVar[str] = "delegation"
-
-    delegates: int
-    delegated_nodes: int
-    outside: tuple[Outside, ...]
 
 
 class ReasoningPartitioner(Protocol):
@@ -66,7 +47,6 @@ class EdgeRecipe:
 
     name: str
     precision: str
-    suffix: str
     passes: tuple[Pass, ...]
     partitioner: Callable[[], ReasoningPartitioner]
     edge_passes: Callable[[], Sequence]
@@ -78,12 +58,6 @@ class EdgeRecipe:
     """
     etrecord: bool = False
     """Whether ETRecords are kept beside the program."""
-
-    keeps_programs: ClassVar[bool] = False
-    """Whether the artifact holds the captured ExportedPrograms too."""
-
-    holds_constants: ClassVar[bool] = True
-    """Whether the program can hold methods that return a constant."""
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, InputSpec, TensorArgument
 from torch.fx import Node
 
+from edgeexport.artifact.manifest import PassReport
 from edgeexport.compiler.backend_guards import no_backend_guards
 from edgeexport.errors import RewriteError
 
@@ -38,14 +39,6 @@ class PassResult:
 
 
 Pass = Callable[[ExportedProgram], PassResult]
-
-
-@dataclass(frozen=True)
-class PassReport:
-    """One line of the manifest: a pass and the number of places it changed."""
-
-    name: str
-    changes: int
 
 
 def run_passes(program: ExportedProgram, passes: Sequence[Pass]) -> tuple[ExportedProgram, list[PassReport]]:

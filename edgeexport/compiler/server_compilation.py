@@ -12,12 +12,14 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from types import MappingProxyType
+from typing import Any
 
 import torch
 from torch.export import ExportedProgram
 from torch.export.pt2_archive._package_weights import Weights
 
+from edgeexport.artifact.manifest import Compiled
 from edgeexport.artifact.program_state import lift_state, mutated_buffers
 from edgeexport.compiler.backend_guards import no_backend_guards
 from edgeexport.compiler.rewrite import Pass
@@ -26,36 +28,17 @@ from edgeexport.runtime.cpu_isa import CpuIsa
 
 
 @dataclass(frozen=True)
-class Compiled:
-    """How a method was compiled: seconds of it, and the bytes of its library, weights not among
-    them.
-    """
-
-    manifest_key: ClassVar[str] = "compiled"
-
-    compile_s: float
-    library_bytes: int
-
-
-@dataclass(frozen=True)
 class ServerRecipe:
     """How programs become a `.pt2` for a device at one precision."""
 
     name: str
     precision: str
-    suffix: str
     passes: tuple[Pass, ...]
     device: str
     isa: CpuIsa
     inductor: Mapping[str, Any]
     inductor_for_images: Mapping[str, Any]
     inductor_for_state: Mapping[str, Any]
-
-    keeps_programs: ClassVar[bool] = True
-    """Whether the artifact holds the captured ExportedPrograms too."""
-
-    holds_constants: ClassVar[bool] = False
-    """Whether the program can hold methods that return a constant."""
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -84,11 +67,18 @@ class ServerRecipe:
                 " install g++), or name one in CXX."
             )
 
-    def emit(self, programs: Mapping[str, ExportedProgram], path: Path) -> dict[str, Compiled]:
+    def emit(
+        self,
+        programs: Mapping[str, ExportedProgram],
+        path: Path,
+        constants: Mapping[str, str] = MappingProxyType({}),
+    ) -> dict[str, Compiled]:
         """Compile `programs`, write them to `path`, and say per method what that took.
 
-        Raises LoweringError.
+        Raises LoweringError; for `constants` too, which a package has no place for.
         """
+        if constants:
+            raise LoweringError(f"A package holds no constants: {', '.join(constants)}.")
         from torch._inductor.package import package_aoti
         from torch._inductor.utils import fresh_cache
 

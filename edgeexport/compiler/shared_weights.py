@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from executorch.exir._serialize.padding import aligned_size
-from executorch.exir.tensor import ALIGNMENT
-
+from edgeexport.artifact.pte import ALIGNMENT
 from edgeexport.artifact.pte_segments import ProgramFile
 
 SHARED_LEAST_BYTES = 4096
@@ -47,7 +45,7 @@ def _found_among_constants(file: ProgramFile) -> dict[int, tuple[int, int]]:
         wanted = file.segments[number]
         if len(wanted) < SHARED_LEAST_BYTES:
             continue
-        for index in constants.get(aligned_size(len(wanted), ALIGNMENT) // ALIGNMENT, ()):
+        for index in constants.get(-(-len(wanted) // ALIGNMENT), ()):
             if contents[index][: len(wanted)] == wanted:
                 shared[number] = (home.segment_index, home.offsets[index])
                 break

@@ -21,7 +21,7 @@ def run(program, image: str, prompt: str | None = None, max_tokens: int = 20) ->
     """Caption a photo, greedily. Returns the caption and its token ids. Raises InputError."""
     from PIL import Image
 
-    facts, size = program.manifest["prepare"], program.manifest["prepare"]["image_size"]
+    facts, size = program.manifest.prepare, program.manifest.prepare["image_size"]
     tokenizer = program.artifact.tokenizer()
     begin = _prompt_ids(tokenizer, prompt, facts)
     if not 0 < max_tokens <= facts["text_positions"] - len(begin):
@@ -69,7 +69,7 @@ def generate(program, begin: list[int], count: int, seen) -> list[int]:
     tokens: list[int] = []
     while len(tokens) < count:
         token = int(logits.argmax())
-        if token == program.manifest["prepare"]["end"]:
+        if token == program.manifest.prepare["end"]:
             break
         tokens.append(token)
         if len(tokens) < count:

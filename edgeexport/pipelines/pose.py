@@ -67,9 +67,9 @@ def run(
         caption = caption_of(program.manifest, f"{len(found)} people", "they mean nothing")
         if overlay:
             write_png(
-                draw_people(photo, found, program.manifest["prepare"], caption), _place(overlay, index, video)
+                draw_people(photo, found, program.manifest.prepare, caption), _place(overlay, index, video)
             )
-        people += [{"frame": index, **_facts(person, program.manifest["prepare"])} for person in found]
+        people += [{"frame": index, **_facts(person, program.manifest.prepare)} for person in found]
         count += 1
     result = {
         "image": image,
@@ -122,7 +122,7 @@ def detect(
     """
     import torch
 
-    facts = program.manifest["prepare"]
+    facts = program.manifest.prepare
     method = program["detect"]
     photos = iter(photos)
     while chunk := list(itertools.islice(photos, method.dims["batch"].max)):

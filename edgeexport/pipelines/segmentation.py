@@ -113,7 +113,7 @@ def segment(program, photo, points, labels, masks: str):
     import torch
     import torch.nn.functional as F
 
-    facts = program.manifest["prepare"]
+    facts = program.manifest.prepare
     size = facts["image_size"]
     features = program["encode_image"](to_tensor(photo, size, size, facts["mean"], facts["std"]))
     scale = torch.tensor([size / photo.width, size / photo.height])

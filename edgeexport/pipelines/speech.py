@@ -54,7 +54,7 @@ def run(program, audio: str, language: str | None = None, task: str = "transcrib
 
     Returns text, segments with times in seconds, and token ids. Raises InputError.
     """
-    facts = program.manifest["prepare"]
+    facts = program.manifest.prepare
     _check_options(facts, language, task)
     sound = read_sound(audio, facts["sampling_rate_hz"])
     tokenizer = program.artifact.tokenizer()
@@ -112,7 +112,7 @@ def decode_window(program, piece, language: str | None, task: str) -> Window | N
 
     if np.abs(piece).max() < SILENCE:
         return None
-    facts = program.manifest["prepare"]
+    facts = program.manifest.prepare
     sound = program["encode"](*program["log_mel"](torch.from_numpy(np.ascontiguousarray(piece))))
     logits = _ask(program, "prefill", [facts["start"]], 0, sound)
     no_speech = float(logits.softmax(-1)[facts["no_speech"]])

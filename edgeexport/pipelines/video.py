@@ -37,7 +37,7 @@ def run(program, video: str, clips: int = 3) -> dict[str, Any]:
 
     if clips < 1:
         raise InputError(f"--clips must be at least 1, not {clips}.")
-    facts = program.manifest["prepare"]
+    facts = program.manifest.prepare
     frames = read_frames(Path(video), facts["frames_per_second"])
     starts = clip_starts(len(frames), facts["frames"], clips)
     batch = torch.cat([clip_tensor(frames, start, facts) for start in starts])

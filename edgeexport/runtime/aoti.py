@@ -4,11 +4,13 @@ by whoever calls.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
 from edgeexport.artifact.folder import Artifact
+from edgeexport.artifact.manifest import MethodEntry
 from edgeexport.errors import ArtifactError, RuntimeFault
 from edgeexport.runtime.cpu_isa import cpu_flags
 
@@ -23,14 +25,14 @@ class Engine:
         """Raises ArtifactError for a package that this CPU would stop at with SIGILL, RuntimeFault
         when it does not load.
         """
-        from torch.export.pt2_archive._package import load_pt2
-
-        settings = artifact.manifest["recipe"]["settings"]
+        settings = artifact.manifest.recipe.settings
         _refuse_wider(settings["cpu_isa"])
         self._device = settings["device"]
         self._entries = artifact.methods
         try:
-            self._models = load_pt2(str(artifact.program_path), load_weights_from_disk=True).aoti_runners
+            self._models = (
+                _package().load_pt2(str(artifact.program_path), load_weights_from_disk=True).aoti_runners
+            )
         except (RuntimeError, ValueError, KeyError) as error:
             raise RuntimeFault(
                 f"PyTorch cannot load {artifact.program_path} ({_first_line(error)})."
@@ -54,10 +56,19 @@ class Engine:
         return {name: tensor.to(self._device) for name, tensor in zero_state(self._entries).items()}
 
 
-def zero_state(entries: Mapping[str, dict]) -> dict[str, torch.Tensor]:
+def _package():
+    return importlib.import_module("torch.export.pt2_archive._package")
+
+
+def prepare() -> None:
+    """Import what reads packages."""
+    _package()
+
+
+def zero_state(entries: Mapping[str, MethodEntry]) -> dict[str, torch.Tensor]:
     """What every method of a manifest together changes, by name, zero."""
-    specs = {s["name"]: s for entry in entries.values() for s in entry["state"]}
-    return {name: torch.zeros(s["shape"], dtype=getattr(torch, s["dtype"])) for name, s in specs.items()}
+    specs = {s.name: s for entry in entries.values() for s in entry.state}
+    return {name: torch.zeros(s.shape, dtype=getattr(torch, s.dtype)) for name, s in specs.items()}
 
 
 def set_threads(count: int) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edgeexport.artifact.executorch_modules import executorch_module
 from edgeexport.artifact.folder import Artifact
 from edgeexport.errors import RuntimeFault, UsageError
 
@@ -24,8 +25,6 @@ class Engine:
         Raises RuntimeFault when the file does not load, UsageError for more than one data file,
         which these bindings do not take.
         """
-        from executorch.runtime import Runtime
-
         if len(artifact.data_paths) > 1:
             raise UsageError(
                 f"{artifact.program_path.name} has {len(artifact.data_paths)} data files, and Python's"
@@ -33,7 +32,7 @@ class Engine:
             )
         _note_loaded()
         try:
-            self._program = Runtime.get().load_program(
+            self._program = _runtime().load_program(
                 artifact.program_path,
                 enable_etdump=record_events,
                 data_path=next(iter(artifact.data_paths), None),
@@ -51,9 +50,7 @@ class Engine:
 
     def registry(self) -> tuple[frozenset[str], frozenset[str]]:
         """The names of the operators and the backends that the runtime has."""
-        from executorch.runtime import Runtime
-
-        runtime = Runtime.get()
+        runtime = _runtime()
         return frozenset(runtime.operator_registry.operator_names), frozenset(
             runtime.backend_registry.registered_backend_names
         )
@@ -66,12 +63,15 @@ class Engine:
 
     def threads(self) -> int:
         """The threads that the runtime computes with."""
-        from executorch.extension.pybindings import portable_lib
-
-        return portable_lib._threadpool_get_thread_count()
+        return _bindings()._threadpool_get_thread_count()
 
     def new_state(self) -> None:
         """There is none to give: it is inside."""
+
+
+def prepare() -> None:
+    """Import the bindings, and PyTorch with them."""
+    _runtime()
 
 
 def set_threads(count: int) -> None:
@@ -85,11 +85,17 @@ def set_threads(count: int) -> None:
             f"The runtime already runs with {_threads or 'its own number of'} threads: use a new process for"
             f" {count}."
         )
-    from executorch.extension.pybindings import portable_lib
-
     if _threads is None:
-        portable_lib._unsafe_reset_threadpool(count)
+        _bindings()._unsafe_reset_threadpool(count)
         _threads = count
+
+
+def _runtime():
+    return executorch_module("runtime").Runtime.get()
+
+
+def _bindings():
+    return executorch_module("extension.pybindings.portable_lib")
 
 
 def _note_loaded() -> None:

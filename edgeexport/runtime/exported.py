@@ -21,7 +21,7 @@ class Engine:
     def __init__(self, artifact: Artifact):
         """Raises ArtifactError."""
         self._entries = artifact.methods
-        names = {s["name"] for entry in artifact.methods.values() for s in entry["state"]}
+        names = {s.name for entry in artifact.methods.values() for s in entry.state}
         self._programs = {
             name: lift_state(program, sorted(names))
             for name, program in load_programs(artifact.path / PROGRAMS).items()

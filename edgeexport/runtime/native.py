@@ -318,6 +318,10 @@ def _tensor(output: dict[str, Any], content: bytes) -> torch.Tensor:
     )
 
 
+def prepare() -> None:
+    """Nothing: the runner is a process of its own."""
+
+
 def set_threads(count: int) -> None:
     """Set the threads of runners that are started from now on."""
     global _threads

@@ -11,18 +11,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
-
-from edgeexport.artifact.folder import Artifact, dims_of, input_from_json, open_artifact
+from edgeexport.artifact.folder import Artifact, open_artifact
+from edgeexport.artifact.manifest import Case, Manifest, MethodEntry
 from edgeexport.errors import InputError, RuntimeFault, UnknownName, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-RUNTIMES = {".pte": ("executorch", "native"), ".pt2": ("aoti",)}
-"""The modules of this package that run a kind of program, by the file's suffix; the first is the
-default.
-"""
+    import torch
 
 
 @dataclass(frozen=True)
@@ -73,7 +69,7 @@ class Program:
             _set_threads(self.runtime, threads)
 
     @property
-    def manifest(self) -> dict:
+    def manifest(self) -> Manifest:
         return self.artifact.manifest
 
     @property
@@ -86,9 +82,9 @@ class Program:
         """Whether it runs in an emulator, where a call takes some hundred times longer."""
         return self.runtime.emulated
 
-    def cases(self, name: str) -> list[dict]:
+    def cases(self, name: str) -> tuple[Case, ...]:
         """The recorded cases of a method; in an emulator the least only."""
-        return self.artifact.methods[name]["cases"][: 1 if self.emulated else None]
+        return self.artifact.methods[name].cases[: 1 if self.emulated else None]
 
     def __getitem__(self, name: str) -> ProgramMethod:
         if name not in self.artifact.methods:
@@ -121,6 +117,10 @@ class Program:
         other.engine = self.engine
         return other
 
+    def prepare(self) -> None:
+        """Import the runtime itself, so that what comes next takes its own time only."""
+        _module(self.runtime).prepare()
+
     @cached_property
     def engine(self):
         """The runtime that this kind of program needs, with the program loaded.
@@ -141,17 +141,17 @@ class Program:
         """
         if self.state is None:
             return ()
-        return tuple(self.state[s["name"]] for s in self.artifact.methods[method]["state"])
+        return tuple(self.state[s.name] for s in self.artifact.methods[method].state)
 
 
 class ProgramMethod:
     """One method: checks its inputs against the manifest, runs, returns copies of the outputs."""
 
-    def __init__(self, program: Program, entry: dict):
-        self.name = entry["name"]
-        self.inputs = tuple(input_from_json(i) for i in entry["inputs"])
-        self.outputs = tuple(o["name"] for o in entry["outputs"])
-        self.dims = dims_of(entry)
+    def __init__(self, program: Program, entry: MethodEntry):
+        self.name = entry.name
+        self.inputs = entry.inputs
+        self.outputs = tuple(o.name for o in entry.outputs)
+        self.dims = entry.ranges
         self._program = program
 
     @cached_property
@@ -180,6 +180,8 @@ class ProgramMethod:
         The runtime checks dtype, rank and the total of elements only; a channels_last tensor it
         accepts, and answers wrongly. Raises InputError.
         """
+        import torch
+
         if len(tensors) != len(self.inputs):
             names = ", ".join(i.name for i in self.inputs)
             raise InputError(
@@ -217,6 +219,8 @@ class ProgramMethod:
         """
         if spec.range is None or tensor.is_floating_point() or not tensor.numel():
             return
+        import torch
+
         least, most = (int(v) for v in torch.aminmax(tensor))
         if spec.first_of in sizes and most <= spec.range[1] < most + sizes[spec.first_of][0] - 1:
             raise InputError(
@@ -260,7 +264,7 @@ def open_program(
     """Open an artifact (its folder, an archive, or ARCHIVE/NAME) and verify its hashes; `threads`
     sets the runtime's thread pool, before anything is loaded.
 
-    `runtime` is one of RUNTIMES for its kind of program: `native` runs a `.pte` in a process of the
+    `runtime` is one of its target's runtimes: `native` runs a `.pte` in a process of the
     C++ runtime, as an app does, `native@BOARD` does so on an emulated board, `native@BOARD=URL` on
     the board itself. `board` is what its checks hold it against, `methods` those that they run
     (default: all). Raises ArtifactError, or UsageError when the thread count would change after a
@@ -271,7 +275,9 @@ def open_program(
 
 def runtime_of(artifact: Artifact, wanted: str | None) -> Runtime:
     """`wanted`, or the default, if it runs this kind of program. Raises UsageError."""
-    known = RUNTIMES[artifact.program_path.suffix]
+    known = artifact.target.runtimes
+    if not known:
+        raise UsageError(f"Programs for {artifact.target.name} do not run on this kind of machine.")
     runtime = Runtime.of(wanted or known[0])
     if runtime.module not in known or (runtime.board and runtime.module != "native"):
         raise UsageError(

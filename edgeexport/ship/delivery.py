@@ -7,12 +7,13 @@ from __future__ import annotations
 import shutil
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgeexport.artifact import validated_json
 from edgeexport.artifact.folder import Artifact, Kind, open_artifact, record, staged
+from edgeexport.artifact.targets import is_pte
 from edgeexport.errors import ArtifactError, RuntimeFault, UsageError, foreign_errors
 from edgeexport.progress import Progress
 
@@ -96,7 +97,7 @@ def open_delivery(path: str | Path) -> Delivery:
     changed = [
         name
         for name, facts in manifest["files"].items()
-        if not (folder / name).is_file() or record(folder / name) != facts
+        if not (folder / name).is_file() or asdict(record(folder / name)) != facts
     ]
     if changed:
         raise ArtifactError(
@@ -111,8 +112,8 @@ def _opened(artifacts: Sequence[str | Path]) -> dict[str, Artifact]:
     for text in map(str, artifacts):
         name, given, path = text.partition("=")
         named = given and not Path(text).exists()  # a folder may have such a name
-        artifact = open_artifact(path if named else text, ".pte")
-        name = name if named else artifact.manifest["model"]["name"]
+        artifact = open_artifact(path if named else text, is_pte)
+        name = name if named else artifact.manifest.model.name
         if (
             not name
             or not all(c.isascii() and (c.isalnum() or c in "._-") for c in name)
@@ -159,7 +160,7 @@ def _split(opened: Mapping[str, Artifact], folder: Path) -> dict[str, tuple[Path
     for names, weights in _groups(taken).items():
         path = folder / "weights.ptd"
         write_data_file(path, weights)
-        path = path.rename(folder / f"weights-{record(path)['sha256'][:12]}.ptd")
+        path = path.rename(folder / f"weights-{record(path).sha256[:12]}.ptd")
         for name in names:
             parts[name].append(path)
     return {name: tuple(paths) for name, paths in parts.items()}
@@ -207,7 +208,7 @@ def _verify(artifact: Artifact, parts: tuple[Path, ...]) -> int:
     """
     import torch
 
-    from edgeexport.artifact.cases import GoldenAnswers, answer, case_label
+    from edgeexport.artifact.cases import GoldenAnswers, answer
     from edgeexport.runtime.program import Program
 
     runtime = "native" if len(parts) > 2 else "executorch"  # Python's bindings take one data file
@@ -220,7 +221,7 @@ def _verify(artifact: Artifact, parts: tuple[Path, ...]) -> int:
             if not all(map(torch.equal, ours, theirs)):
                 raise RuntimeFault(
                     f"'{name}' of {artifact.name} answers differently with its weights apart"
-                    f" ({case_label(case)}). Nothing was written; give --whole."
+                    f" ({case.label}). Nothing was written; give --whole."
                 )
             calls += 1
     return calls
@@ -232,23 +233,23 @@ def _entry(
     """What the manifest says of a program."""
     manifest = artifact.manifest
     files = {"program": parts[0].name, "data": [path.name for path in parts[1:]], "tokenizer": None}
-    tokenizer = manifest["prepare"].get("tokenizer")
-    if tokenizer in manifest["files"]:
+    tokenizer = manifest.prepare.get("tokenizer")
+    if tokenizer in manifest.files:
         files["tokenizer"] = f"{name}.{tokenizer}"
         shutil.copyfile(artifact.path / tokenizer, folder / files["tokenizer"])
     needed = [files["program"], *files["data"], *([files["tokenizer"]] if files["tokenizer"] else [])]
     return {
         **files,
         "size_bytes": sum((folder / file).stat().st_size for file in needed),
-        "model": manifest["model"]["name"],
-        "target": manifest["target"],
-        "precision": manifest["precision"],
-        "licence": manifest["model"]["source"]["licence"],
-        "weights": {"source": manifest["weights"]["source"], "sha256": manifest["weights"]["sha256"]},
-        "made_of": {"program": manifest["program"], **manifest["files"][manifest["program"]]},
+        "model": manifest.model.name,
+        "target": manifest.target,
+        "precision": manifest.precision,
+        "licence": manifest.model.source.licence,
+        "weights": {"source": manifest.weights.source, "sha256": manifest.weights.sha256},
+        "made_of": {"program": manifest.program, **asdict(manifest.program_file)},
         "equal_calls": calls,
         "versions": {
-            package: manifest["versions"][package] for package in ("edgeexport", "executorch", "torch")
+            package: manifest.versions[package] for package in ("edgeexport", "executorch", "torch")
         },
     }
 
@@ -257,7 +258,7 @@ def _write_notice(artifacts: Iterable[Artifact], folder: Path) -> None:
     from edgeexport.ship.mobile.notice import notice
 
     texts = [
-        notice(artifact.manifest, f"{RUNTIME} {artifact.manifest['versions']['executorch']}")
+        notice(artifact.manifest, f"{RUNTIME} {artifact.manifest.versions['executorch']}")
         for artifact in artifacts
     ]
     (folder / NOTICE).write_text(f"\n\n{'=' * 72}\n\n".join(texts), encoding="utf-8")
@@ -269,7 +270,7 @@ def _manifest(programs: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         "format": 1,
         "kind": "delivery",
         "programs": programs,
-        "files": {file.name: record(file) for file in sorted(folder.iterdir())},
+        "files": {file.name: asdict(record(file)) for file in sorted(folder.iterdir())},
     }
     validated_json.write(folder / MANIFEST, manifest, "delivery")
     return manifest

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from edgeexport.artifact.folder import Artifact, open_artifact
+from edgeexport.artifact.manifest import to_json
 from edgeexport.artifact.pte import read_weights
+from edgeexport.artifact.targets import is_pte
 from edgeexport.errors import ArtifactError, UsageError
 from edgeexport.ship import delivery
 from edgeexport.ship.mobile import RECORD, damaged
@@ -121,8 +123,8 @@ def _version(folder: Path) -> _Version:
         return _Version("a delivery", folder, delivery.open_delivery(folder).manifest["files"])
     if (folder / RECORD).is_file():
         return _package(folder)
-    artifact = open_artifact(folder, ".pte")
-    return _Version("an artifact", artifact.path, artifact.manifest["files"], artifact)
+    artifact = open_artifact(folder, is_pte)
+    return _Version("an artifact", artifact.path, to_json(artifact.manifest.files), artifact)
 
 
 def _package(folder: Path) -> _Version:

@@ -4,21 +4,24 @@ selective build, in bytes, and held against a library.
 
 from __future__ import annotations
 
-import contextlib
-import io
 import os
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from edgeexport.artifact.folder import Artifact, open_artifacts
-from edgeexport.artifact.pte import is_program
+from edgeexport.artifact.pte import DTYPES, is_program, operator_name, read_program
 from edgeexport.artifact.pte_contents import read_contents
+from edgeexport.artifact.targets import is_pte
 from edgeexport.errors import ArtifactError, UsageError
 from edgeexport.runtime.kernel_code import CORE, KERNELS, kernel_code_bytes
 from edgeexport.runtime.library import read_libraries
+
+if TYPE_CHECKING:
+    from executorch.exir.schema import ExecutionPlan, Tensor
 
 ANY_KERNEL = "default"
 """The kernel key of an operator whose dtypes are not known, as ExecuTorch names it."""
@@ -128,35 +131,49 @@ def _programs(paths: Iterable[Path]) -> Iterable[tuple[Path, Artifact | None]]:
         if is_program(path):
             yield path, None
             continue
-        opened = [artifact for artifact in open_artifacts(path) if artifact.program_path.suffix == ".pte"]
+        opened = [artifact for artifact in open_artifacts(path) if is_pte(artifact.target)]
         if not opened:
             raise UsageError(f"{path} has no .pte: only ExecuTorch programs ask a runtime for operators.")
         yield from ((artifact.program_path, artifact) for artifact in opened)
 
 
-def _kernel_keys(program: Path) -> dict[str, list[str]]:
-    """The kernel keys of each operator, as ExecuTorch's own tool finds them."""
-    from executorch.codegen.tools.gen_oplist import _get_kernel_metadata_for_model
+def _kernel_keys(program: Path) -> dict[str, set[str]]:
+    """The kernel keys of each operator: version, then dtype and dimension order of each tensor of a
+    call, lists of tensors by their first one.
 
-    with contextlib.redirect_stdout(io.StringIO()):  # it prints what it finds
-        return _get_kernel_metadata_for_model(str(program))
+    As ExecuTorch's `codegen.tools.gen_oplist` writes them, which reads programs with native code
+    that a damaged one ends.
+    """
+    keys: dict[str, set[str]] = defaultdict(set)
+    for plan in read_program(program).execution_plan:
+        for call in (instruction.instr_args for chain in plan.chains for instruction in chain.instructions):
+            if hasattr(call, "op_index"):
+                tensors = (_first_tensor(plan, number) for number in call.args)
+                key = "|".join(_tensor_key(tensor) for tensor in tensors if tensor is not None)
+                keys[operator_name(plan.operators[call.op_index])].add(f"v1/{key}" if key else "v1")
+    return keys
+
+
+def _tensor_key(tensor: Tensor) -> str:
+    return f"{int(tensor.scalar_type)};{','.join(map(str, tensor.dim_order))}"
+
+
+def _first_tensor(plan: ExecutionPlan, number: int) -> Tensor | None:
+    """The tensor that a value is, or the first of the list that it is; else None."""
+    value = plan.values[number].val
+    match type(value).__name__:
+        case "Tensor":
+            return value
+        case "TensorList" | "OptionalTensorList":
+            there = [item for item in value.items if item >= 0]  # -1 is None
+            return _first_tensor(plan, there[0]) if there else None
+    return None
 
 
 def _dtypes(keys: Iterable[str]) -> tuple[str, ...]:
     """The dtypes in kernel keys: `v1/6;0,1|4;0` has float32 and int64."""
-    from executorch.exir.scalar_type import ScalarType
-    from executorch.exir.tensor import get_scalar_type
-
-    numbers = {
-        int(tensor.partition(";")[0])
-        for key in keys
-        if "/" in key
-        for tensor in key.partition("/")[2].split("|")
-        if tensor
-    }
-    return tuple(
-        sorted(str(get_scalar_type(ScalarType(number))).removeprefix("torch.") for number in numbers)
-    )
+    tensors = (tensor for key in keys for tensor in key.partition("/")[2].split("|") if tensor)
+    return tuple(sorted({DTYPES[int(tensor.partition(";")[0])][0] for tensor in tensors}))
 
 
 def write_yaml(wanted: Needs, path: Path, force: bool = False) -> None:

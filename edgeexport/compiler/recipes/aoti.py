@@ -13,8 +13,31 @@ from edgeexport.compiler.server_compilation import ServerRecipe
 from edgeexport.errors import UsageError
 from edgeexport.runtime.cpu_isa import cpu_isa as level
 
-SUMMARY = "AOTInductor .pt2 for servers (x86-64 CPUs, CUDA)"
-PRECISIONS = ("fp32",)
+TARGET = {
+    "summary": "AOTInductor .pt2 for servers (x86-64 CPUs, CUDA)",
+    "format": "pt2",
+    "precisions": ("fp32",),
+    "runtimes": ("aoti",),
+    "checks": ("loads", "cpu_isa", "numerics", "dynamic_bounds", "state", "package_size", "board"),
+    "settings": (
+        {
+            "name": "cpu_isa",
+            "metavar": "LEVEL",
+            "help": (
+                "instructions that the server's CPU has: x86-64-v3 (from 2013 on), x86-64-v4"
+                " (AVX-512), native.  [default: x86-64-v3]"
+            ),
+        },
+        {"name": "device", "metavar": "cpu|cuda", "help": "where it runs.  [default: cpu]"},
+    ),
+    # As for XNNPACK until it is measured: whether oneDNN packs them depends on the operators.
+    "weight_copies": 2,
+    "keeps_programs": True,
+    "describes_itself": False,
+    # An index out of range ends a process with AOTInductor.
+    "refuses_values": False,
+    "serves": True,
+}
 DEVICES = ("cpu", "cuda")
 
 # The generic clean-up that the edge has too. Attention stays as it was captured: PyTorch's own
@@ -52,7 +75,7 @@ STATE = {"disabled_passes": "PASS_PATTERN_0"}
 
 
 def recipe(precision: str, cpu_isa: str = "x86-64-v3", device: str = "cpu") -> ServerRecipe:
-    """The recipe for a precision of PRECISIONS.
+    """The recipe for one of TARGET's precisions.
 
     Raises UsageError for a CPU level or a device that is not one.
     """
@@ -61,7 +84,6 @@ def recipe(precision: str, cpu_isa: str = "x86-64-v3", device: str = "cpu") -> S
     return ServerRecipe(
         "aoti",
         precision,
-        ".pt2",
         PASSES,
         device,
         level(cpu_isa),

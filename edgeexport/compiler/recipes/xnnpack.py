@@ -38,8 +38,41 @@ from edgeexport.compiler.passes.strip_assertions import strip_assertions
 from edgeexport.compiler.passes.upsample_late import upsample_late
 from edgeexport.compiler.passes.vector_bmm_as_left import vector_bmm_as_left
 
-SUMMARY = "ExecuTorch .pte on XNNPACK (Arm and x86 CPUs)"
-PRECISIONS = ("fp32",)
+TARGET = {
+    "summary": "ExecuTorch .pte on XNNPACK (Arm and x86 CPUs)",
+    "format": "pte",
+    "precisions": ("fp32",),
+    "runtimes": ("executorch", "native"),
+    "checks": (
+        "loads",
+        "operators",
+        "numerics",
+        "dynamic_bounds",
+        "state",
+        "memory",
+        "delegation",
+        "model_schema",
+        "runners",
+        "peak_memory",
+        "instructions",
+        "board",
+    ),
+    "settings": (
+        {
+            "name": "etrecord",
+            "help": (
+                "keep an ETRecord of each method, for ExecuTorch's Inspector; it holds the method's"
+                " weights once more."
+            ),
+        },
+    ),
+    # As they lie in the file, and as XNNPACK packs them.
+    "weight_copies": 2,
+    "keeps_programs": False,
+    "describes_itself": True,
+    "refuses_values": True,
+    "serves": False,
+}
 
 PASSES = (
     # clean up what capture left
@@ -73,13 +106,12 @@ PASSES = (
 
 
 def recipe(precision: str, etrecord: bool = False) -> EdgeRecipe:
-    """The recipe for a precision of PRECISIONS; with `etrecord` it keeps an ETRecord of each method
-    beside the program.
+    """The recipe for one of TARGET's precisions; with `etrecord` it keeps an ETRecord of each
+    method beside the program.
     """
     return EdgeRecipe(
         name="xnnpack",
         precision=precision,
-        suffix=".pte",
         passes=PASSES,
         partitioner=DynamicPartitioner,
         edge_passes=lambda: (InferViewDimension(),),

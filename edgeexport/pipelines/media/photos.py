@@ -57,17 +57,13 @@ def write_png(image, path: str | Path) -> None:
         image.save(path, format="PNG")
 
 
-def caption_of(manifest: dict, said: str, random: str) -> str:
+def caption_of(manifest, said: str, random: str) -> str:
     """What stands below an overlay: what made it, what it says, and the weights; `random` is what
     random ones make of it.
     """
-    weights = manifest["weights"]
-    source = (
-        f"RANDOM weights, seed {weights['seed']}: {random}"
-        if weights["source"] == "random"
-        else weights["origin"]
-    )
-    return f"{manifest['model']['name']} {manifest['target']} {manifest['precision']}, {said} ({source})"
+    weights = manifest.weights
+    source = f"RANDOM weights, seed {weights.seed}: {random}" if weights.random else weights.origin
+    return f"{manifest.model.name} {manifest.target} {manifest.precision}, {said} ({source})"
 
 
 def with_caption(image, caption: str):

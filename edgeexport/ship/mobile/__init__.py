@@ -9,14 +9,15 @@ import importlib
 import json
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from edgeexport.artifact.folder import Artifact, Kind, open_artifact, record, staged
+from edgeexport.artifact.manifest import Manifest
 from edgeexport.artifact.signatures import Call, calls_of
+from edgeexport.artifact.targets import is_pte
 from edgeexport.errors import ArtifactError, UnknownName, UsageError, foreign_errors
 from edgeexport.progress import Progress
 
@@ -48,12 +49,12 @@ class Request:
     on_demand: bool = False
 
     @property
-    def manifest(self) -> Mapping[str, Any]:
+    def manifest(self) -> Manifest:
         return self.artifact.manifest
 
     @property
     def program_sha256(self) -> str:
-        return self.manifest["files"][self.manifest["program"]]["sha256"]
+        return self.manifest.program_file.sha256
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def package(
     """
     progress = progress or Progress()
     writer = _platform(platform)
-    artifact = open_artifact(path, ".pte")
+    artifact = open_artifact(path, is_pte)
     _refuse_program(artifact, writer, allow_random, allow_failed)
     if on_demand and not getattr(writer, "ON_DEMAND", False):
         raise UsageError(
@@ -154,11 +155,11 @@ def _refuse_program(artifact: Artifact, writer: ModuleType, allow_random: bool, 
             f"{artifact.name} needs {', '.join(sorted(backends - writer.BACKENDS))}, which {writer.RUNTIME}"
             f" does not have. It has {', '.join(writer.BACKENDS)}."
         )
-    for entry in manifest["methods"]:
-        for spec in (*entry["inputs"], *entry["outputs"]):
-            if spec["dtype"] not in writer.DTYPES:
+    for entry in manifest.methods:
+        for spec in (*entry.inputs, *entry.outputs):
+            if spec.dtype not in writer.DTYPES:
                 raise UsageError(
-                    f"'{spec['name']}' of '{entry['name']}' is {spec['dtype']}, which a package has no"
+                    f"'{spec.name}' of '{entry.name}' is {spec.dtype}, which a package has no"
                     f" tensors of. It has {', '.join(writer.DTYPES)}."
                 )
 
@@ -168,18 +169,17 @@ def refuse_unready(artifact: Artifact, allow_random: bool, allow_failed: bool) -
     one that failed its checks or has random weights.
     """
     manifest = artifact.manifest
-    if artifact.program_path.suffix != ".pte":
+    if not is_pte(artifact.target):
         raise UsageError(
-            f"{artifact.name} holds {manifest['program']}, which is for servers. Build the model with"
+            f"{artifact.name} holds {manifest.program}, which is for servers. Build the model with"
             " --target xnnpack and package that."
         )
-    failed = dict.fromkeys(f["check"] for f in manifest["findings"] if not f["passed"])
-    if failed and not allow_failed:
+    if manifest.failed_checks and not allow_failed:
         raise UsageError(
-            f"{artifact.name} failed its checks ({', '.join(failed)}), so no app should have it. Give"
-            " --allow-failed to look into it there."
+            f"{artifact.name} failed its checks ({', '.join(manifest.failed_checks)}), so no app should have"
+            " it. Give --allow-failed to look into it there."
         )
-    if manifest["weights"]["source"] == "random" and not allow_random:
+    if manifest.weights.random and not allow_random:
         raise UsageError(
             f"{artifact.name} has random weights: what it says means nothing. Build it with a checkpoint, or"
             " give --allow-random to try the app around it."
@@ -208,12 +208,12 @@ def _request(
     from edgeexport.ship.mobile.golden import pipeline_name
 
     manifest = artifact.manifest
-    known = pipeline_name(catalog.model(manifest["model"]["asked"]))
+    known = pipeline_name(catalog.model(manifest.model.asked))
     pipeline = known if known in writer.PIPELINES else None
-    version = _runtime_version(manifest["versions"]["executorch"], runtime_version)
+    version = _runtime_version(manifest.versions["executorch"], runtime_version)
     return Request(
         artifact,
-        writer.app_id(app_id, manifest["model"]["name"]),
+        writer.app_id(app_id, manifest.model.name),
         pipeline,
         calls_of(artifact),
         version,
@@ -249,25 +249,24 @@ def _version(text: str) -> tuple[int, ...]:
     return tuple(int(part or 0) for part in found.groups())
 
 
-def _notes(manifest: Mapping[str, Any], pipeline: str | None, version: str) -> Iterator[str]:
+def _notes(manifest: Manifest, pipeline: str | None, version: str) -> Iterator[str]:
     """What whoever uses the package must know."""
     if pipeline is None:
         yield (
             "The package has the typed tensor API only, without a pipeline: what is before and after the"
             " tensors is the app's."
         )
-    if manifest["weights"]["source"] == "random":
+    if manifest.weights.random:
         yield "RANDOM weights: what this package says means nothing. It is for trying the app around it."
-    failed = dict.fromkeys(f["check"] for f in manifest["findings"] if not f["passed"])
-    if failed:
-        yield f"The artifact FAILED its checks ({', '.join(failed)})."
-    licence = manifest["model"]["source"]["licence"]
+    if manifest.failed_checks:
+        yield f"The artifact FAILED its checks ({', '.join(manifest.failed_checks)})."
+    licence = manifest.model.source.licence
     if licence.startswith(COPYLEFT):
         yield (
             f"The model's licence is {licence}: it asks for the source of the app that it is in, unless its"
             " makers give you another licence."
         )
-    built = manifest["versions"]["executorch"]
+    built = manifest.versions["executorch"]
     if _version(version)[0] != _version(built)[0] or _version(version)[1] > _version(built)[1] + 1:
         yield (
             f"ExecuTorch promises that a program of {built} loads with its next minor or major release;"
@@ -331,14 +330,14 @@ def _write_record(request: Request, platform: str, folder: Path) -> None:
         "pipeline": request.pipeline,
         "runtime_version": request.runtime_version,
         "on_demand": request.on_demand,
-        "model": manifest["model"]["name"],
-        "program": manifest["program"],
+        "model": manifest.model.name,
+        "program": manifest.program,
         "program_sha256": request.program_sha256,
-        "weights_sha256": manifest["weights"]["sha256"],
-        "edgeexport": manifest["versions"]["edgeexport"],
-        "executorch": manifest["versions"]["executorch"],
+        "weights_sha256": manifest.weights.sha256,
+        "edgeexport": manifest.versions["edgeexport"],
+        "executorch": manifest.versions["executorch"],
         "files": {
-            str(file.relative_to(folder)): record(file)
+            str(file.relative_to(folder)): asdict(record(file))
             for file in sorted(folder.rglob("*"))
             if file.is_file()
         },
@@ -352,5 +351,5 @@ def damaged(folder: Path) -> list[str]:
     return [
         name
         for name, facts in files.items()
-        if not (folder / name).is_file() or record(folder / name) != facts
+        if not (folder / name).is_file() or asdict(record(folder / name)) != facts
     ]

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from edgeexport import catalog
 from edgeexport.artifact.cases import GoldenAnswers, case_calls
 from edgeexport.artifact.folder import Artifact, staged
+from edgeexport.artifact.manifest import CaseSetup, MethodEntry
 from edgeexport.method import Model, Pipeline
 from edgeexport.pipelines.media.made_samples import Sizes, options_of
 from edgeexport.pipelines.media.photos import read_photo
@@ -83,15 +84,15 @@ def record(artifact: Artifact, given: Mapping[str, Any] | None = None, *, pipeli
     Raises UsageError when the artifact's model cannot be found, RuntimeFault from the program.
     """
     manifest, program = artifact.manifest, Program(artifact)
-    model = catalog.model(manifest["model"]["asked"])
+    model = catalog.model(manifest.model.asked)
     name = pipeline_name(model) if pipeline else None
     runs = tuple(
         recorded_run(program, name, model.pipeline, options) for options in _runs(artifact, name, given or {})
     )
     return Golden(
-        manifest["model"]["name"],
-        manifest["program"],
-        manifest["files"][manifest["program"]]["sha256"],
+        manifest.model.name,
+        manifest.program,
+        manifest.program_file.sha256,
         name,
         runs,
         tuple(_cases(program)),
@@ -136,7 +137,7 @@ def recorded_run(program, name: str, pipeline: Pipeline, given: Mapping[str, Any
     with tempfile.TemporaryDirectory() as folder:
         options, written = options_of(pipeline, Path(folder), given, SIZES)
         result = pipeline.run(recorder, **options)
-        inputs = _inputs(options, program.manifest["prepare"])
+        inputs = _inputs(options, program.manifest.prepare)
         return {"inputs": inputs, "calls": recorder.calls, "result": _RESULTS[name](result, written)}
 
 
@@ -201,33 +202,31 @@ def _cases(program: Program) -> Iterator[dict[str, Any]]:
     """
     golden, methods = program.artifact.golden(), program.artifact.methods
     for name, entry in methods.items():
-        case = entry["cases"][0]
+        case = entry.cases[0]
         before, inputs = case_calls(case, program, program[name], GoldenAnswers(golden))
         if before:
-            first = methods[case["setup"]["method"]]["cases"][0]
-            if (name, case["setup"]["method"]) != (STEP, PREFILL) or any(
-                case["setup"][key] != first[key] for key in ("kind", "sizes", "seed")
-            ):
+            first = methods[case.setup.method].cases[0]
+            if case.setup != CaseSetup(PREFILL, first.kind, first.sizes, first.seed) or name != STEP:
                 # its state comes from a call that a phone cannot make, or whose answer is not
                 # recorded
                 continue
             yield _case(
                 program[name],
                 before,
-                [golden[f"{PREFILL}/{first['id']}/{o}"] for o in program[PREFILL].outputs],
+                [golden[f"{PREFILL}/{first.id}/{o}"] for o in program[PREFILL].outputs],
                 entry,
             )
         yield _case(
-            program[name], inputs, [golden[f"{name}/{case['id']}/{o}"] for o in program[name].outputs], entry
+            program[name], inputs, [golden[f"{name}/{case.id}/{o}"] for o in program[name].outputs], entry
         )
 
 
-def _case(method: ProgramMethod, inputs, outputs, entry: dict) -> dict[str, Any]:
+def _case(method: ProgramMethod, inputs, outputs, entry: MethodEntry) -> dict[str, Any]:
     return {
         "method": method.name,
         "inputs": _tensors([i.name for i in method.inputs], inputs),
         "outputs": _tensors(method.outputs, outputs),
-        "max_abs_relative": entry["tolerance"]["max_abs_relative"],
+        "max_abs_relative": entry.tolerance.max_abs_relative,
     }
 
 

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import PurePath
-from typing import Any
 
+from edgeexport.artifact.manifest import Manifest
 from edgeexport.ship.mobile.templates import environment
 
 
-def notice(manifest: Mapping[str, Any], runtime: str, notes: Sequence[str] = ()) -> str:
+def notice(manifest: Manifest, runtime: str, notes: Sequence[str] = ()) -> str:
     """The text of NOTICE for an artifact's program; `runtime` is what the platform calls
     ExecuTorch, with its version.
     """
-    weights = manifest["weights"]
+    weights = manifest.weights
     # Of a checkpoint only the name: its folder is of the machine that it was built on.
-    origin = PurePath(weights["path"]).name if weights["path"] else weights["origin"]
+    origin = PurePath(weights.path).name if weights.path else weights.origin
     return (
         environment()
         .get_template("NOTICE.j2")
         .render(
-            model=manifest["model"],
+            model=manifest.model,
             weights=weights,
             origin=origin,
-            program=manifest["program"],
-            program_sha256=manifest["files"][manifest["program"]]["sha256"],
-            versions=manifest["versions"],
+            program=manifest.program,
+            program_sha256=manifest.program_file.sha256,
+            versions=manifest.versions,
             runtime=runtime,
             notes=notes,
         )

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from fastapi.responses import JSONResponse
 from starlette.datastructures import UploadFile
 
 from edgeexport import catalog
+from edgeexport.artifact.manifest import MethodEntry
 from edgeexport.errors import EdgeExportError, InputError, RuntimeFault
 from edgeexport.method import Option, Pipeline
 from edgeexport.runtime.program import Program, open_program
@@ -41,9 +42,9 @@ def make_app(
     worker = Worker(program, batching)
     manifest = program.manifest
     app = FastAPI(
-        title=manifest["model"]["name"],
-        summary=manifest["model"]["summary"],
-        version=manifest["created"],
+        title=manifest.model.name,
+        summary=manifest.model.summary,
+        version=manifest.created,
         description=_describe(program),
     )
     app.add_middleware(LimitBody, most=max_body_bytes)
@@ -58,7 +59,7 @@ def make_app(
     async def readyz() -> dict:
         return {
             "ready": True,
-            "model": manifest["model"]["name"],
+            "model": manifest.model.name,
             "methods": list(program.methods),
             "batched": list(worker.batched),
         }
@@ -67,11 +68,11 @@ def make_app(
         "/manifest", summary="What was built from what, what it takes and returns, and what was measured"
     )
     async def show() -> dict:
-        return manifest
+        return manifest.to_json()
 
     for name in program.methods:
         _add_method(app, worker, name)
-    pipeline = catalog.model(manifest["model"]["asked"]).pipeline
+    pipeline = catalog.model(manifest.model.asked).pipeline
     if pipeline is not None:
         _add_pipeline(app, worker, pipeline)
     return app
@@ -79,7 +80,7 @@ def make_app(
 
 def _add_method(app: FastAPI, worker: Worker, name: str) -> None:
     method, entry = worker.program[name], worker.program.artifact.methods[name]
-    state = {s["name"]: s["dtype"] for s in entry["state"]}
+    state = {s.name: s.dtype for s in entry.state}
 
     async def call(request: Request) -> Response:
         found = read_tensors(await request.body(), request.headers.get("content-type", JSON), method, state)
@@ -109,12 +110,12 @@ def _add_method(app: FastAPI, worker: Worker, name: str) -> None:
     )
 
 
-def _check_state(name: str, session: Program, entry: dict) -> None:
-    for spec in entry["state"]:
-        tensor = session.state[spec["name"]]
-        if list(tensor.shape) != spec["shape"] or str(tensor.dtype) != f"torch.{spec['dtype']}":
+def _check_state(name: str, session: Program, entry: MethodEntry) -> None:
+    for spec in entry.state:
+        tensor = session.state[spec.name]
+        if tuple(tensor.shape) != spec.shape or str(tensor.dtype) != f"torch.{spec.dtype}":
             raise InputError(
-                f"The state '{spec['name']}' of '{name}' must be {spec['dtype']} {spec['shape']}, not"
+                f"The state '{spec.name}' of '{name}' must be {spec.dtype} {list(spec.shape)}, not"
                 f" {str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}."
             )
 
@@ -260,29 +261,32 @@ class LimitBody:
 
 
 def _describe(program: Program) -> str:
-    weights = program.manifest["weights"]
-    note = "The weights are RANDOM: the answers mean nothing. " if weights["source"] == "random" else ""
+    weights = program.manifest.weights
+    note = "The weights are RANDOM: the answers mean nothing. " if weights.random else ""
     return (
         f"{note}Tensors go in and out as JSON (nested lists by name) or, with the content type"
         f" `{SAFETENSORS}`, in the safetensors format."
     )
 
 
-def _describe_method(entry: dict) -> str:
-    def table(title: str, specs: list[dict], shape: str) -> str:
+def _describe_method(entry: MethodEntry) -> str:
+    def table(title: str, tensors: Iterable[tuple[str, str, Sequence, str]]) -> str:
         return f"\n\n{title}:\n\n" + "\n".join(
-            f"- `{s['name']}`: {s['dtype']} {s[shape]}. {s.get('meaning', '')}" for s in specs
+            f"- `{name}`: {dtype} {list(shape)}. {meaning}" for name, dtype, shape, meaning in tensors
         )
 
-    ranges = "".join(f"\n\n`{d['name']}` is {d['asked'][0]} to {d['asked'][1]}." for d in entry["dims"])
+    ranges = "".join(f"\n\n`{d.name}` is {d.asked[0]} to {d.asked[1]}." for d in entry.dims)
     state = (
-        table("State, taken and returned; without it a new one begins", entry["state"], "shape")
-        if entry["state"]
+        table(
+            "State, taken and returned; without it a new one begins",
+            ((s.name, s.dtype, s.shape, "") for s in entry.state),
+        )
+        if entry.state
         else ""
     )
     return (
-        table("Inputs", entry["inputs"], "shape")
-        + table("Outputs", entry["outputs"], "shape_at_least")
+        table("Inputs", ((i.name, i.dtype, i.shape, i.meaning) for i in entry.inputs))
+        + table("Outputs", ((o.name, o.dtype, o.shape_at_least, o.meaning) for o in entry.outputs))
         + ranges
         + state
     )

@@ -57,8 +57,8 @@ def serve(service: Service, on_ready: Callable[[str], None]) -> None:
 
     Raises UsageError, ArtifactError.
     """
-    artifact = open_artifact(service.artifact, ".pt2")
-    if artifact.program_path.suffix != ".pt2":
+    artifact = open_artifact(service.artifact, lambda target: target.serves)
+    if not artifact.target.serves:
         raise UsageError(
             f"{service.artifact} is for a phone ({artifact.program_path.name}). Serve a server package: build"
             " it with --target aoti."

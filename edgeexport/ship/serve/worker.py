@@ -102,7 +102,7 @@ class _View:
         self.artifact, self.manifest, self.methods = session.artifact, session.manifest, session.methods
 
     def __getitem__(self, name: str) -> Callable[..., tuple[torch.Tensor, ...]]:
-        state = self._session if self.artifact.methods[name]["state"] else None
+        state = self._session if self.artifact.methods[name].state else None
 
         def call(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
             return asyncio.run_coroutine_threadsafe(
@@ -120,7 +120,7 @@ def batch_limit(program: Program, name: str) -> int:
     has no state; else 1.
     """
     method = program[name]
-    if "batch" not in method.dims or program.artifact.methods[name]["state"]:
+    if "batch" not in method.dims or program.artifact.methods[name].state:
         return 1
     return method.dims["batch"].max if all(i.shape[:1] == ("batch",) for i in method.inputs) else 1
 
@@ -131,12 +131,12 @@ def rows_are_independent(program: Program, name: str) -> bool:
     """
     method, entry = program[name], program.artifact.methods[name]
     golden = GoldenAnswers(program.artifact.golden())
-    inputs = case_calls(entry["cases"][0], program, method, golden)[1]
+    inputs = case_calls(entry.cases[0], program, method, golden)[1]
     single = Call(inputs, inputs[0].shape[0])
     if 2 * single.rows > method.dims["batch"].max:
         return False
     alone, together = method.execute(inputs), run_together(method, [single, single], method.dims["batch"].max)
-    limits = entry["tolerance"]["max_abs_relative"], entry["tolerance"]["min_sqnr_db"]
+    limits = entry.tolerance.max_abs_relative, entry.tolerance.min_sqnr_db
     return all(
         part.shape == want.shape and Comparison.of(part, want).within(*limits)
         for answers in together

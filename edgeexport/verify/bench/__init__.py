@@ -22,7 +22,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from edgeexport.artifact.folder import Artifact, dims_of, open_artifacts, same_model
+from edgeexport.artifact.folder import Artifact, open_artifacts, same_model
+from edgeexport.artifact.manifest import MethodEntry
+from edgeexport.artifact.targets import is_pte
 from edgeexport.errors import InputError, RuntimeFault, UnknownName, UsageError
 from edgeexport.progress import Progress
 from edgeexport.runtime.program import Runtime, ready
@@ -78,8 +80,8 @@ def bench(
     found: dict[str, Any] = {
         "format": 1,
         "kind": "bench",
-        "model": artifacts[0].manifest["model"]["name"],
-        "weights_sha256": artifacts[0].manifest["weights"]["sha256"],
+        "model": artifacts[0].manifest.model.name,
+        "weights_sha256": artifacts[0].manifest.weights.sha256,
         **_where(runtime),
         "versions": dict(_versions()),
         "noise": [],
@@ -121,7 +123,7 @@ def _refuse_for_board(artifacts: Sequence[Artifact], against: Sequence[str], run
             " with each other: leave --against out."
         )
     for artifact in artifacts:
-        if artifact.program_path.suffix != ".pte":
+        if not is_pte(artifact.target):
             raise UsageError(
                 f"{artifact.name} is a server package ({artifact.program_path.name}); on {runtime.board} a"
                 " .pte can be measured. Of an archive, name one artifact: ARCHIVE/NAME."
@@ -159,9 +161,7 @@ def _request(artifacts, against, baseline, sizes, methods, runner) -> dict[str, 
             raise UnknownName("method", name, entries)
     chosen = [name for name in entries if not methods or name in methods]
     _refuse_sizes({name: entries[name] for name in chosen}, sizes)
-    runners = [
-        ready(artifact, runner if artifact.program_path.suffix == ".pte" else None) for artifact in artifacts
-    ]
+    runners = [ready(artifact, runner if is_pte(artifact.target) else None) for artifact in artifacts]
     return {
         "artifacts": [
             {"name": n, "path": str(a.path), "runner": str(r)} for n, a, r in zip(names, artifacts, runners)
@@ -179,8 +179,8 @@ def _names(artifacts: Sequence[Artifact]) -> list[str]:
     return [side if sides.count(side) == 1 else artifact.name for side, artifact in zip(sides, artifacts)]
 
 
-def _refuse_sizes(entries: Mapping[str, dict], sizes: Mapping[str, Sequence[int]]) -> None:
-    dims = {name: dim for entry in entries.values() for name, dim in dims_of(entry).items()}
+def _refuse_sizes(entries: Mapping[str, MethodEntry], sizes: Mapping[str, Sequence[int]]) -> None:
+    dims = {name: dim for entry in entries.values() for name, dim in entry.ranges.items()}
     for name, wanted in sizes.items():
         if name not in dims:
             raise UnknownName("dimension", name, dims)

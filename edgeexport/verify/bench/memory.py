@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from edgeexport.artifact.cases import GoldenAnswers
-from edgeexport.artifact.folder import dims_of, input_from_json
 from edgeexport.method import draw
 from edgeexport.runtime.program import open_program
 
@@ -27,11 +26,9 @@ def main(request: dict[str, Any], stage: Path) -> dict[str, Any]:
     program = open_program(request["path"], request["threads"], request["runner"])
     method = program[request["method"]]
     entry = program.artifact.methods[method.name]
-    sizes = {name: request["sizes"].get(name, dim.min) for name, dim in dims_of(entry).items()}
+    sizes = {name: request["sizes"].get(name, dim.min) for name, dim in entry.ranges.items()}
     golden = GoldenAnswers(program.artifact.golden())
-    inputs = tuple(
-        draw(input_from_json(spec), sizes, index, golden) for index, spec in enumerate(entry["inputs"])
-    )
+    inputs = tuple(draw(spec, sizes, index, golden) for index, spec in enumerate(entry.inputs))
     stage.write_text(f"memory of {method.name}")
     probe = program.engine.memory if program.runtime.module == "native" else _resident
     before = probe()
@@ -50,7 +47,7 @@ def main(request: dict[str, Any], stage: Path) -> dict[str, Any]:
         "rss_loaded_bytes": loaded["rss_bytes"],
         "rss_steady_bytes": steady["rss_bytes"],
         "peak_rss_bytes": steady["peak_rss_bytes"],
-        "planned_bytes": entry["planned_memory_bytes"],
+        "planned_bytes": entry.planned_memory_bytes,
     }
 
 

@@ -19,7 +19,6 @@ import torch
 
 from edgeexport import catalog
 from edgeexport.artifact.cases import GoldenAnswers
-from edgeexport.artifact.folder import dims_of
 from edgeexport.errors import EdgeExportError, WeightsError
 from edgeexport.method import Method, Weights
 from edgeexport.runtime.program import Program, open_program
@@ -102,7 +101,7 @@ def _cases(request: dict[str, Any], first: Program) -> Iterator[Case]:
         wanted = [request["sizes"].get(d.name, [d.min]) for d in method.dims]
         for combination in itertools.product(*wanted):
             sizes = dict(zip((d.name for d in method.dims), combination))
-            state = tuple(s["name"] for s in first.artifact.methods[method.name]["state"])
+            state = tuple(s.name for s in first.artifact.methods[method.name].state)
             yield Case(
                 method,
                 sizes,
@@ -119,17 +118,15 @@ def _methods(first: Program) -> tuple[Method, ...]:
     Raises WeightsError when they are others.
     """
     manifest = first.manifest
-    recorded = manifest["weights"]
-    model = catalog.model(manifest["model"]["asked"])
-    module, loaded = model.load(Weights(recorded["source"], recorded["seed"], recorded["path"]))
-    if loaded.sha256 != recorded["sha256"]:
+    recorded = manifest.weights
+    model = catalog.model(manifest.model.asked)
+    module, loaded = model.load(Weights(recorded.source, recorded.seed, recorded.path))
+    if loaded.sha256 != recorded.sha256:
         raise WeightsError(
             f"The weights that {loaded.origin} has now are not those that {first.artifact.name} was built"
             " from."
         )
-    return model.methods(
-        module, {d.name: d for entry in manifest["methods"] for d in dims_of(entry).values()}
-    )
+    return model.methods(module, {d.name: d for entry in manifest.methods for d in entry.ranges.values()})
 
 
 def _contenders(

@@ -7,7 +7,6 @@ runtime: a crash is a failed finding, not the end of the build.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import signal
@@ -21,24 +20,6 @@ from edgeexport.artifact.folder import Artifact, open_artifacts
 from edgeexport.errors import UnknownName
 from edgeexport.method import Finding
 from edgeexport.runtime.program import ready
-
-PTE, PT2 = ".pte", ".pt2"
-CHECKS = {
-    "loads": (PTE, PT2),
-    "operators": (PTE,),
-    "cpu_isa": (PT2,),
-    "numerics": (PTE, PT2),
-    "dynamic_bounds": (PTE, PT2),
-    "state": (PTE, PT2),
-    "memory": (PTE,),
-    "package_size": (PT2,),
-    "delegation": (PTE,),
-    "model_schema": (PTE,),
-    "runners": (PTE,),
-    "peak_memory": (PTE,),
-    "instructions": (PTE,),
-    "board": (PTE, PT2),
-}
 
 
 def run_checks(
@@ -94,11 +75,6 @@ def _crash(code: int, findings: list[Finding], log: str) -> Finding:
     return Finding(
         "loads", None, False, f"the checking process {how}", "it runs to the end", f"{after}: {tail}"
     )
-
-
-def to_json(finding: Finding) -> dict:
-    """A finding as manifest data."""
-    return dataclasses.asdict(finding)
 
 
 def check_artifact(

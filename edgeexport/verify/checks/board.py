@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from edgeexport.artifact.pte import read_methods
+from edgeexport.artifact.targets import is_pte
 from edgeexport.method import Finding
 from edgeexport.runtime.boards import board
 from edgeexport.runtime.program import Program
@@ -17,7 +18,7 @@ def check(program: Program) -> Iterator[Finding]:
     if not program.board:
         return
     device = board(program.board)
-    target, size = program.manifest["target"], program.artifact.program_path.stat().st_size
+    target, size = program.manifest.target, program.artifact.program_path.stat().st_size
     yield Finding(
         "board",
         None,
@@ -35,8 +36,8 @@ def check(program: Program) -> Iterator[Finding]:
         f"<= {device.file_limit_bytes / 1e6:.0f} MB on {device.name}",
     )
     for name, entry in program.artifact.methods.items():
-        if entry.get("forecast"):  # artifacts of earlier versions have none
-            peak_bytes = entry["forecast"]["peak_bytes"]
+        if entry.forecast is not None:  # artifacts of earlier versions have none
+            peak_bytes = entry.forecast.peak_bytes
             limit = f"<= {device.peak_limit_bytes / 1e6:.0f} MB, half of {device.name}'s memory"
             yield Finding(
                 "board",
@@ -45,7 +46,7 @@ def check(program: Program) -> Iterator[Finding]:
                 f"is going to take {peak_bytes / 1e6:.0f} MB at its greatest sizes",
                 limit,
             )
-    if program.artifact.program_path.suffix != ".pte":
+    if not is_pte(program.artifact.target):
         return
     for method in read_methods(program.artifact.program_path):
         missing = sorted(set(method.backends) - set(device.backends))

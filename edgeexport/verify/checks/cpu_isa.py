@@ -15,7 +15,7 @@ def check(program: Program) -> Iterator[Finding]:
     The package's own metadata cannot tell: it names the vectors of the kernels, not what the
     compiler made of the rest.
     """
-    settings = program.manifest["recipe"]["settings"]
+    settings = program.manifest.recipe.settings
     isa = settings["cpu_isa"]
     wide = "avx512f" in isa["flags"]
     for library in read_libraries(program.artifact.program_path):

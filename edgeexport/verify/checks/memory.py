@@ -14,7 +14,7 @@ def check(program: Program) -> Iterator[Finding]:
     one; then the file's size.
     """
     for method in read_methods(program.artifact.program_path):
-        limit = program.artifact.methods[method.name]["planned_limit_bytes"]
+        limit = program.artifact.methods[method.name].planned_limit_bytes
         passed = limit is None or method.planned_bytes <= limit
         allowed = f"<= {limit / 1e6:.0f} MB" if limit is not None else "recorded, no limit set"
         yield Finding(
@@ -27,7 +27,7 @@ def check(program: Program) -> Iterator[Finding]:
             {"planned_bytes": method.planned_bytes},
         )
     size = program.artifact.program_path.stat().st_size
-    weights = program.manifest["weights"]["size_bytes"]
+    weights = program.manifest.weights.size_bytes
     measured = f"file {size / 1e6:.1f} MB = {size / weights:.2f} x the weights' {weights / 1e6:.1f} MB"
     yield Finding(
         "memory",

@@ -13,7 +13,7 @@ from edgeexport.verify.checks.memory import FILE_OVERHEAD_BYTES, FILE_TO_WEIGHTS
 def check(program: Program) -> Iterator[Finding]:
     """One finding: the weights in the package beside the model's own; its libraries come on top."""
     size = program.artifact.program_path.stat().st_size
-    stored, weights = weight_bytes(program.artifact.program_path), program.manifest["weights"]["size_bytes"]
+    stored, weights = weight_bytes(program.artifact.program_path), program.manifest.weights.size_bytes
     measured = (
         f"{size / 1e6:.1f} MB, of them weights {stored / 1e6:.1f} MB = {stored / weights:.2f} x the model's"
         f" {weights / 1e6:.1f} MB"

@@ -33,15 +33,13 @@ def check(program: Program) -> Iterator[Finding]:
         return
     golden = GoldenAnswers(program.artifact.golden())
     for name, entry in program.artifact.methods.items():
-        if name not in program.methods or not entry.get(
-            "forecast"
-        ):  # artifacts of earlier versions have none
+        if name not in program.methods or entry.forecast is None:  # earlier versions made none
             continue
         alone = Program(program.artifact, runtime=str(program.runtime))
         before = alone.engine.memory()["rss_bytes"]
-        alone[name](*case_calls(entry["cases"][-1], alone, alone[name], golden)[1])
+        alone[name](*case_calls(entry.cases[-1], alone, alone[name], golden)[1])
         taken = alone.engine.memory()["peak_rss_bytes"] - before
-        forecast = entry["forecast"]["peak_bytes"]
+        forecast = entry.forecast.peak_bytes
         least, most = BELOW_FORECAST * forecast, forecast + RUNTIME_BYTES
         yield Finding(
             "peak_memory",

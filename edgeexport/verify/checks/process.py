@@ -8,8 +8,8 @@ import importlib
 import json
 import sys
 
+from edgeexport.artifact.manifest import to_json
 from edgeexport.runtime.program import open_program
-from edgeexport.verify.checks import CHECKS, to_json
 
 
 def main(path: str, report: str, runtime: str, board: str, methods: str) -> None:
@@ -20,9 +20,7 @@ def main(path: str, report: str, runtime: str, board: str, methods: str) -> None
         path, runtime=runtime, board=board, methods=[name for name in methods.split(",") if name]
     )
     with open(report, "w", encoding="utf-8") as stream:
-        for name, kinds in CHECKS.items():
-            if program.artifact.program_path.suffix not in kinds:
-                continue
+        for name in program.artifact.target.checks:
             failed = False
             for finding in importlib.import_module(f"edgeexport.verify.checks.{name}").check(program):
                 stream.write(json.dumps(to_json(finding)) + "\n")

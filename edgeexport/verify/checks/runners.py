@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from edgeexport.artifact.cases import GoldenAnswers, answer, case_label
+from edgeexport.artifact.cases import GoldenAnswers, answer
 from edgeexport.method import Finding
 from edgeexport.runtime.program import Program
 from edgeexport.verify.compare import Comparison
@@ -35,7 +35,7 @@ def check(program: Program) -> Iterator[Finding]:
                 key=lambda e: (e != e, e),
             )  # NaN is the worst
             if not error <= worst:
-                worst, label = error, f" ({case_label(case)})"
+                worst, label = error, f" ({case.label})"
         yield Finding(
             "runners",
             name,

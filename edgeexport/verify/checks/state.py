@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from edgeexport.artifact.cases import GoldenAnswers, case_calls, case_label
+from edgeexport.artifact.cases import GoldenAnswers, case_calls
 from edgeexport.method import Finding
 from edgeexport.runtime.program import Program
 
@@ -23,11 +23,11 @@ def check(program: Program) -> Iterator[Finding]:
         return
     golden = GoldenAnswers(program.artifact.golden())
     for name in program.methods:
-        cases = program.artifact.methods[name]["cases"]
-        if not cases[0]["setup"]:
+        cases = program.artifact.methods[name].cases
+        if not cases[0].setup:
             continue
         chosen = cases[len(cases) // 2]
-        setup, method = program[chosen["setup"]["method"]], program[name]
+        setup, method = program[chosen.setup.method], program[name]
         before, inputs = case_calls(chosen, program, method, golden)
         fullest, last = case_calls(cases[-1], program, method, golden)
 
@@ -37,14 +37,14 @@ def check(program: Program) -> Iterator[Finding]:
             return method(*inputs)
 
         straight = answer()
-        others = [other for other, facts in program.artifact.methods.items() if not facts["state"]]
+        others = [other for other, facts in program.artifact.methods.items() if not facts.state]
         disturbed = answer(lambda: [program[other](*_first(program, other, golden)) for other in others])
         setup(*fullest)
         method(*last)
         clean = answer()
         held, fresh = (all(map(torch.equal, straight, again)) for again in (disturbed, clean))
         measured = (
-            f"{case_label(chosen)}: {'holds' if held else 'LOST'} while {', '.join(others) or 'nothing else'}"
+            f"{chosen.label}: {'holds' if held else 'LOST'} while {', '.join(others) or 'nothing else'}"
             f" runs; a new start is {'clean' if fresh else 'NOT CLEAN'}"
         )
         yield Finding(
@@ -59,4 +59,4 @@ def check(program: Program) -> Iterator[Finding]:
 
 
 def _first(program: Program, name: str, golden) -> tuple:
-    return case_calls(program.artifact.methods[name]["cases"][0], program, program[name], golden)[1]
+    return case_calls(program.artifact.methods[name].cases[0], program, program[name], golden)[1]

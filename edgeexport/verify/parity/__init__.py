@@ -21,8 +21,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from edgeexport.artifact.cases import case_label
 from edgeexport.artifact.folder import PROGRAMS, Artifact, open_artifacts, same_model
+from edgeexport.artifact.manifest import Case, MethodEntry
 from edgeexport.errors import EdgeExportError, UsageError
 from edgeexport.runtime.program import runtime_of
 from edgeexport.verify.compare import METRICS, Comparison
@@ -114,7 +114,7 @@ def parity(paths: Sequence[str | Path], options: Mapping[str, Any] | None = None
     results = {name: shown(side.result) for name, side in sides.items() if side.result}
     places = tuple(_places(lines, artifacts, sides))
     return Parity(
-        first.manifest["model"]["name"],
+        first.manifest.model.name,
         {n: a.name for n, a in artifacts.items()},
         lines,
         results,
@@ -131,7 +131,7 @@ def _places(
     """
     from edgeexport.verify.parity.locate import locate
 
-    kept = next((a for a in artifacts.values() if PROGRAMS in a.manifest["files"]), None)
+    kept = next((a for a in artifacts.values() if PROGRAMS in a.manifest.files), None)
     wrong = {line.method for line in lines if not line.passed and line.pair == f"{EAGER} ~ {EXPORTED}"}
     yield from (
         f"{method}: the ExportedProgram itself does not say what eager said; it was so before any target"
@@ -186,7 +186,7 @@ def _sides(artifacts: Mapping[str, Artifact]) -> Iterator[tuple[str, Artifact, s
     """(name, artifact, engine) of each side: the ExportedPrograms of the first artifact that keeps
     them, then each artifact's own program.
     """
-    kept = next((a for a in artifacts.values() if PROGRAMS in a.manifest["files"]), None)
+    kept = next((a for a in artifacts.values() if PROGRAMS in a.manifest.files), None)
     if kept is not None:
         yield EXPORTED, kept, "exported"
     for name, artifact in artifacts.items():
@@ -228,36 +228,30 @@ def _lines(first: Artifact, artifacts: Mapping[str, Artifact], sides: Mapping[st
             yield _line(entry, one, other, sides, _common(name, artifacts, (one, other)))
 
 
-def _common(method: str, artifacts: Mapping[str, Artifact], pair: tuple[str, str]) -> list[dict]:
+def _common(method: str, artifacts: Mapping[str, Artifact], pair: tuple[str, str]) -> list[Case]:
     """The first artifact's cases that every side of the pair was built for (one may take a larger
     batch).
     """
     first = next(iter(artifacts.values()))
     built = {
-        EXPORTED: next((a for a in artifacts.values() if PROGRAMS in a.manifest["files"]), first),
+        EXPORTED: next((a for a in artifacts.values() if PROGRAMS in a.manifest.files), first),
         **artifacts,
     }
-    dims = [
-        {d["name"]: d["verified"] or d["asked"] for d in built[s].methods[method]["dims"]}
-        for s in pair
-        if s != EAGER
-    ]
+    dims = [{d.name: d.bounds for d in built[s].methods[method].dims} for s in pair if s != EAGER]
     return [
         case
-        for case in first.methods[method]["cases"]
+        for case in first.methods[method].cases
         if all(
-            bounds[name][0] <= size <= bounds[name][1]
-            for bounds in dims
-            for name, size in case["sizes"].items()
+            bounds[name][0] <= size <= bounds[name][1] for bounds in dims for name, size in case.sizes.items()
         )
     ]
 
 
-def _line(entry: dict, one: str, other: str, sides: Mapping[str, _Side], cases: list[dict]) -> Line:
+def _line(entry: MethodEntry, one: str, other: str, sides: Mapping[str, _Side], cases: list[Case]) -> Line:
     factor = 1.0 if {EAGER, EXPORTED} & {one, other} else PAIR_FACTOR
     limit, least_db = (
-        entry["tolerance"]["max_abs_relative"] * factor,
-        entry["tolerance"]["min_sqnr_db"] - (6.0 if factor > 1.0 else 0.0),
+        entry.tolerance.max_abs_relative * factor,
+        entry.tolerance.min_sqnr_db - (6.0 if factor > 1.0 else 0.0),
     )
     allowed = f"max abs <= {limit:.0e} x range, SQNR >= {least_db:.0f} dB"
     worst, label, sqnr, metrics, passed, message = (
@@ -269,8 +263,8 @@ def _line(entry: dict, one: str, other: str, sides: Mapping[str, _Side], cases: 
         "" if cases else "they have no size in common",
     )
     for case in cases:
-        for output in entry["outputs"]:
-            key = f"{entry['name']}/{case['id']}/{output['name']}"
+        for output in entry.outputs:
+            key = f"{entry.name}/{case.id}/{output.name}"
             missing = next((s for s in (one, other) if key not in sides[s].answers), None)
             if missing is not None:
                 passed, message = (
@@ -282,14 +276,14 @@ def _line(entry: dict, one: str, other: str, sides: Mapping[str, _Side], cases: 
             passed &= compared.within(limit, least_db)
             sqnr = min(sqnr, compared.sqnr_db)
             if worst is None or not compared.max_abs_relative <= worst.max_abs_relative:
-                worst, label = compared, f"{case_label(case)}: {output['name']}"
-            if output["metric"]:
-                value = METRICS[output["metric"]](sides[other].answers[key], sides[one].answers[key])
-                metrics[output["metric"]] = min(value, metrics.get(output["metric"], value))
-                passed &= value >= output["metric_limit"]
+                worst, label = compared, f"{case.label}: {output.name}"
+            if output.metric:
+                value = METRICS[output.metric](sides[other].answers[key], sides[one].answers[key])
+                metrics[output.metric] = min(value, metrics.get(output.metric, value))
+                passed &= value >= output.metric_limit
     found = worst or Comparison(float("nan"), float("nan"), float("nan"))
     return Line(
-        entry["name"],
+        entry.name,
         f"{one} ~ {other}",
         len(cases),
         label,

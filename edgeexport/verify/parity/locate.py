@@ -30,7 +30,8 @@ from torch.fx import Node
 from edgeexport import catalog
 from edgeexport.artifact.cases import GoldenAnswers, case_inputs
 from edgeexport.artifact.exported_programs import load_programs
-from edgeexport.artifact.folder import PROGRAMS, Artifact, dims_of, input_from_json
+from edgeexport.artifact.folder import PROGRAMS, Artifact
+from edgeexport.artifact.manifest import Case, MethodEntry
 from edgeexport.artifact.program_state import copied, with_examples
 from edgeexport.artifact.pte import read_weights
 from edgeexport.compiler.rewrite import run_passes
@@ -72,7 +73,7 @@ def locate(artifact: Artifact, kept: Artifact, method: str) -> tuple[Place, ...]
     if weights:
         return weights
     entry = artifact.methods[method]
-    inputs = _inputs(artifact, entry, entry["cases"][0])
+    inputs = _inputs(artifact, entry, entry.cases[0])
     return tuple(_passes(recipe, programs[method], method, inputs, artifact)) or tuple(
         _modules(recipe, programs[method], method, inputs, artifact)
     )
@@ -80,29 +81,26 @@ def locate(artifact: Artifact, kept: Artifact, method: str) -> tuple[Place, ...]
 
 def _recipe(artifact: Artifact):
     """The recipe that the manifest names, with its passes and settings."""
-    recorded = artifact.manifest["recipe"]
-    settings = recorded["settings"]
-    asked = (
-        {"cpu_isa": settings["cpu_isa"]["name"], "device": settings["device"]}
-        if "cpu_isa" in settings
-        else {}
-    )
-    recipe = catalog.recipe(recorded["name"], recorded["precision"], asked)
+    recorded = artifact.manifest.recipe
+    settings = recorded.settings
+    given = {s.name: settings[s.name] for s in artifact.target.settings if s.name in settings}
+    asked = {name: value["name"] if isinstance(value, Mapping) else value for name, value in given.items()}
+    recipe = catalog.recipe(recorded.name, recorded.precision, asked)
     return dataclasses.replace(
-        recipe, passes=tuple(p for p in recipe.passes if p.__name__ in recorded["passes"])
+        recipe, passes=tuple(p for p in recipe.passes if p.__name__ in recorded.passes)
     )
 
 
 def _examples(kept: Artifact, method: str) -> tuple[torch.Tensor, ...]:
     """Inputs to trace with, of an inner size of each dimension, as at capture."""
     entry = kept.methods[method]
-    sizes = {d.name: min(d.max, max(d.min, 2)) for d in dims_of(entry).values()}
-    return _inputs(kept, entry, entry["cases"][0] | {"sizes": sizes})
+    sizes = {d.name: min(d.max, max(d.min, 2)) for d in entry.ranges.values()}
+    return _inputs(kept, entry, dataclasses.replace(entry.cases[0], sizes=sizes))
 
 
-def _inputs(artifact: Artifact, entry: Mapping, case: dict) -> tuple[torch.Tensor, ...]:
+def _inputs(artifact: Artifact, entry: MethodEntry, case: Case) -> tuple[torch.Tensor, ...]:
     """The inputs of a method's case."""
-    return case_inputs([input_from_json(i) for i in entry["inputs"]], case, GoldenAnswers(artifact.golden()))
+    return case_inputs(entry.inputs, case, GoldenAnswers(artifact.golden()))
 
 
 # weights
@@ -111,7 +109,7 @@ def _inputs(artifact: Artifact, entry: Mapping, case: dict) -> tuple[torch.Tenso
 def _weights(artifact: Artifact, recipe, programs: Mapping[str, ExportedProgram]) -> Iterator[Place]:
     """Weights that the file holds otherwise than the same recipe makes of the ExportedPrograms."""
     rewritten = {name: run_passes(copied(program), recipe.passes)[0] for name, program in programs.items()}
-    found = _package_weights if artifact.program_path.suffix == ".pt2" else _pte_weights
+    found = _package_weights if artifact.target.format == "pt2" else _pte_weights
     for method, node, what in found(artifact, recipe, rewritten):
         user = next(iter(node.users), node)
         yield Place(method, what, *_source(user))
@@ -214,10 +212,9 @@ def _run(program: ExportedProgram, inputs: tuple) -> list[torch.Tensor]:
 
 
 def _agree(got: list, want: list, artifact: Artifact, method: str) -> bool:
-    limits = artifact.methods[method]["tolerance"]
+    limits = artifact.methods[method].tolerance
     return all(
-        Comparison.of(g, w).within(limits["max_abs_relative"], limits["min_sqnr_db"])
-        for g, w in zip(got, want)
+        Comparison.of(g, w).within(limits.max_abs_relative, limits.min_sqnr_db) for g, w in zip(got, want)
     )
 
 
@@ -231,16 +228,16 @@ def _modules(
     probed, nodes = _probed(program)
     want = _run(probed, inputs)
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / f"probed{recipe.suffix}"
+        file = Path(folder) / f"probed.{artifact.target.format}"
         recipe.emit({method: run_passes(copied(probed), recipe.passes)[0]}, file)
-        manifest = artifact.manifest | {"program": file.name}
+        manifest = dataclasses.replace(artifact.manifest, program=file.name)
         emitted = Program(Artifact(Path(folder), manifest, file.name))
         got = list(emitted[method].execute(inputs))
-    limits = artifact.methods[method]["tolerance"]
+    limits = artifact.methods[method].tolerance
     first = len(want) - len(nodes)
     for node, theirs, ours in zip(nodes, got[first:], want[first:]):
         compared = Comparison.of(theirs, ours)
-        if not compared.within(limits["max_abs_relative"], limits["min_sqnr_db"]):
+        if not compared.within(limits.max_abs_relative, limits.min_sqnr_db):
             yield Place(
                 method,
                 f"{node.target} gives another value (max abs {compared.max_abs:.1e},"

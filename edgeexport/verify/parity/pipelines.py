@@ -51,7 +51,7 @@ def run_pipeline(program, pipeline: Pipeline, folder: Path, given: Mapping[str, 
     # What a caption calls the program, and where files are: there sides differ, and should.
     kept = _comparable(
         result,
-        "{target} {precision}".format(**program.manifest),
+        f"{program.manifest.target} {program.manifest.precision}",
         {v for v in options.values() if isinstance(v, str)},
     )
     return kept | {

@@ -25,7 +25,7 @@ def main(path: str, engine: str, first: str, folder: str, options: str) -> None:
     program, cases_of = Program(open_artifact(path)), open_artifact(first)
     program.engine = importlib.import_module(f"edgeexport.runtime.{engine}").Engine(program.artifact)
     save_file(_answers(program, cases_of), Path(folder) / "answers.safetensors")
-    pipeline = catalog.model(program.manifest["model"]["asked"]).pipeline
+    pipeline = catalog.model(program.manifest.model.asked).pipeline
     if pipeline is not None:
         result = run_pipeline(program, pipeline, Path(folder), json.loads(options))
         (Path(folder) / "result.json").write_text(json.dumps(result), encoding="utf-8")
@@ -37,7 +37,7 @@ def _answers(program: Program, cases_of: Artifact) -> dict:
     golden, answers = GoldenAnswers(cases_of.golden()), {}
     for name, entry in cases_of.methods.items():
         method = program[name]
-        for case in entry["cases"]:
+        for case in entry.cases:
             before, inputs = case_calls(case, program, method, golden)
             try:
                 method.validate(inputs)
@@ -45,10 +45,10 @@ def _answers(program: Program, cases_of: Artifact) -> dict:
                 # a size that the other artifact takes and this one does not: no answer, and the
                 # pair is compared without it
                 continue
-            if before:
-                program[case["setup"]["method"]](*before)
+            if case.setup:
+                program[case.setup.method](*before)
             for output, tensor in zip(method.outputs, method(*inputs)):
-                answers[f"{name}/{case['id']}/{output}"] = tensor.contiguous().clone()
+                answers[f"{name}/{case.id}/{output}"] = tensor.contiguous().clone()
     return answers
 
 

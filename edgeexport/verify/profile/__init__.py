@@ -16,13 +16,15 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from edgeexport.artifact.folder import SOURCES, Artifact, dims_of, open_artifact
+from edgeexport.artifact.folder import SOURCES, Artifact, open_artifact
+from edgeexport.artifact.manifest import Case, MethodEntry, to_json
 from edgeexport.artifact.pte import plain_name
+from edgeexport.artifact.targets import is_pte
 from edgeexport.errors import (
     ArtifactError,
     CheckFailed,
@@ -133,7 +135,7 @@ def profile(
     UsageError for what cannot be profiled so, ArtifactError for what `keep` holds already,
     RuntimeFault when the program does not run, CheckFailed when times do not add up.
     """
-    artifact = open_artifact(path, ".pte")
+    artifact = open_artifact(path, is_pte)
     chosen = _chosen(artifact, methods, sizes or {})
     if calls < 1 or (threads is not None and threads < 1):
         raise UsageError("The numbers of calls and of threads must be at least 1.")
@@ -143,7 +145,12 @@ def profile(
             raise ArtifactError(
                 f"{keep / name} is there already. Give --force to replace it, or another --keep."
             )
-    request = {"cases": chosen, "calls": calls, "threads": threads, "bundled": kept[1] if kept else None}
+    request = {
+        "cases": to_json(chosen),
+        "calls": calls,
+        "threads": threads,
+        "bundled": kept[1] if kept else None,
+    }
     with tempfile.TemporaryDirectory() as folder:
         measured = _run(artifact, request, Path(folder))
         found = _profile(artifact, measured, calls)
@@ -155,9 +162,9 @@ def profile(
     return found
 
 
-def _chosen(artifact: Artifact, methods: Sequence[str], sizes: Mapping[str, int]) -> dict[str, dict]:
+def _chosen(artifact: Artifact, methods: Sequence[str], sizes: Mapping[str, int]) -> dict[str, Case]:
     """The case to run of each method: its least, with the `sizes` that were asked for."""
-    if artifact.program_path.suffix != ".pte":
+    if not is_pte(artifact.target):
         raise UsageError(
             f"{artifact.name} is a server package ({artifact.program_path.name}): ExecuTorch's events are for"
             " a .pte. Profile it with torch.profiler around program.call(...), or compare latency with"
@@ -167,7 +174,7 @@ def _chosen(artifact: Artifact, methods: Sequence[str], sizes: Mapping[str, int]
         if name not in artifact.methods:
             raise UnknownName("method", name, artifact.methods)
     entries = {name: artifact.methods[name] for name in methods or artifact.methods}
-    dims = {name: dim for entry in entries.values() for name, dim in dims_of(entry).items()}
+    dims = {name: dim for entry in entries.values() for name, dim in entry.ranges.items()}
     for name, size in sizes.items():
         if name not in dims:
             raise UnknownName("dimension", name, dims)
@@ -178,23 +185,25 @@ def _chosen(artifact: Artifact, methods: Sequence[str], sizes: Mapping[str, int]
     return {name: _case(entry, sizes) for name, entry in entries.items()}
 
 
-def _case(entry: dict, sizes: Mapping[str, int]) -> dict:
+def _case(entry: MethodEntry, sizes: Mapping[str, int]) -> Case:
     """A case of these sizes, drawn and set up as the recorded ones are."""
-    cases = entry["cases"]
+    cases = entry.cases
     first = cases[0]
-    wanted = first["sizes"] | {name: size for name, size in sizes.items() if name in first["sizes"]}
-    setup = first["setup"]
+    wanted = {**first.sizes, **{name: size for name, size in sizes.items() if name in first.sizes}}
+    setup = first.setup
     if setup is not None:
         # A recorded case has the sizes of both calls: a size of the first call follows the
         # dimension that it equals in every case.
         follows = {
             theirs: next(
-                ours for ours in wanted if all(c["setup"]["sizes"][theirs] == c["sizes"][ours] for c in cases)
+                ours
+                for ours in wanted
+                if all(c.setup.sizes[theirs] == c.sizes[ours] for c in cases if c.setup)
             )
-            for theirs in setup["sizes"]
+            for theirs in setup.sizes
         }
-        setup = setup | {"sizes": {theirs: wanted[ours] for theirs, ours in follows.items()}}
-    return first | {"sizes": wanted, "setup": setup}
+        setup = replace(setup, sizes={theirs: wanted[ours] for theirs, ours in follows.items()})
+    return replace(first, sizes=wanted, setup=setup)
 
 
 def _run(artifact: Artifact, request: dict, folder: Path) -> dict:
@@ -230,20 +239,20 @@ def _move(file: Path, folder: Path) -> None:
 def _profile(artifact: Artifact, measured: dict, calls: int) -> Profile:
     sources = (
         json.loads((artifact.path / SOURCES).read_text(encoding="utf-8"))
-        if SOURCES in artifact.manifest["files"]
+        if SOURCES in artifact.manifest.files
         else None
     )
     methods = tuple(
         _method(artifact.methods[name], times, sources) for name, times in measured["methods"].items()
     )
-    program = artifact.manifest["files"][artifact.manifest["program"]]
-    return Profile(artifact.manifest["model"]["name"], program["sha256"], calls, measured["threads"], methods)
+    manifest = artifact.manifest
+    return Profile(manifest.model.name, manifest.program_file.sha256, calls, measured["threads"], methods)
 
 
-def _method(entry: dict, times: dict, sources: dict | None) -> MethodProfile:
+def _method(entry: MethodEntry, times: dict, sources: dict | None) -> MethodProfile:
     """Every instruction's time is in exactly one row: its operator's, or those of its delegate."""
     total_ms = times["total_ms"]
-    places = _Places(sources, entry["name"])
+    places = _Places(sources, entry.name)
     rows: dict[tuple[str, bool | None], list[tuple[str | None, str, float]]] = defaultdict(list)
     for instruction in times["instructions"]:
         if not instruction["delegate"]:
@@ -264,7 +273,7 @@ def _method(entry: dict, times: dict, sources: dict | None) -> MethodProfile:
     ]
     operators.sort(key=lambda o: -o.time_ms)
     return MethodProfile(
-        entry["name"],
+        entry.name,
         times["sizes"],
         total_ms,
         tuple(times["range_ms"]),
@@ -273,17 +282,20 @@ def _method(entry: dict, times: dict, sources: dict | None) -> MethodProfile:
     )
 
 
-def _operator(name: str, delegated: bool | None, parts: list, entry: dict, total_ms: float) -> Operator:
+def _operator(
+    name: str, delegated: bool | None, parts: list, entry: MethodEntry, total_ms: float
+) -> Operator:
     time_ms = sum(time_ms for *_, time_ms in parts)
     lines = tuple(_lines((source, module, ms) for source, module, ms in parts if source is not None))
     reason, fix = (_reason(name, entry), fix_of(name)) if delegated is False else ("", "")
     return Operator(name, delegated, len(parts), time_ms, time_ms / total_ms, reason, fix, lines)
 
 
-def _reason(operator: str, entry: dict) -> str:
+def _reason(operator: str, entry: MethodEntry) -> str:
     """What the partitioner said, found by the name that the operator had then."""
     then = {"et_view": "view_copy"}.get(plain_name(operator), plain_name(operator))
-    reasons = [o["reason"] for o in entry["delegation"]["outside"] if plain_name(o["operator"]) == then]
+    outside = entry.delegation.outside if entry.delegation else ()
+    reasons = [o.reason for o in outside if plain_name(o.operator) == then]
     return "; ".join(dict.fromkeys(reasons)) or ADDED_LATER
 
 

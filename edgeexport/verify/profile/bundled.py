@@ -43,10 +43,10 @@ def write_bundled(program: Program, methods: Iterable[str], path: Path) -> None:
     for name in methods:
         method, cases = program[name], []
         for case in program.cases(name):
-            if case["setup"] is not None:
+            if case.setup is not None:
                 continue
             _, inputs = case_calls(case, program, method, GoldenAnswers(golden))
-            answers = [golden[f"{name}/{case['id']}/{output}"] for output in method.outputs]
+            answers = [golden[f"{name}/{case.id}/{output}"] for output in method.outputs]
             size_bytes += sum(t.nbytes for t in (*inputs, *answers))
             cases.append(MethodTestCase(list(inputs), answers))
         if cases:

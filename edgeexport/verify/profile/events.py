@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from edgeexport.artifact.executorch_modules import executorch_module
 from edgeexport.artifact.pte import is_constant, operator_name, read_program
 from edgeexport.errors import RuntimeFault
 
@@ -32,9 +33,7 @@ def read_events(etdump: Path, executed: Sequence[str | None], program: Path) -> 
     which is charged to whatever operator ran then, is left out. Raises RuntimeFault for a dump of
     other calls.
     """
-    from executorch.devtools.etdump.serialize import deserialize_from_etdump_flatcc
-
-    dump = deserialize_from_etdump_flatcc(etdump.read_bytes())
+    dump = executorch_module("devtools.etdump.serialize").deserialize_from_etdump_flatcc(etdump.read_bytes())
     runs = [
         events
         for events in ([e.profile_event for e in run.events if e.profile_event] for run in dump.run_data)

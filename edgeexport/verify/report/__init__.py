@@ -11,7 +11,9 @@ from pathlib import Path
 
 from edgeexport.artifact import validated_json
 from edgeexport.artifact.folder import Artifact, open_artifacts
+from edgeexport.artifact.manifest import from_json
 from edgeexport.errors import ArtifactError, UsageError, foreign_errors
+from edgeexport.method import Finding
 
 DEFAULT_NAME = "report.html"
 GENERATOR = '<meta name="generator" content="edgeexport report">'
@@ -27,6 +29,13 @@ class Measured:
 
 
 @dataclass(frozen=True)
+class SourcedFinding(Finding):
+    """A finding, and the file that it is in; one of the build is in the manifest."""
+
+    source: str = "build"
+
+
+@dataclass(frozen=True)
 class Subject:
     """An artifact with the files that are about it: latency, profiles, and findings of later
     checks.
@@ -38,11 +47,20 @@ class Subject:
     checks: tuple[Measured, ...]
 
     @property
-    def findings(self) -> list[dict]:
-        """Of the build and of later checks, the failed ones first; `source` says which."""
-        found = [f | {"source": "build"} for f in self.artifact.manifest["findings"]]
-        found += [f | {"source": check.name} for check in self.checks for f in check.content["findings"]]
-        return sorted(found, key=lambda f: f["passed"])
+    def findings(self) -> list[SourcedFinding]:
+        """Of the build and of later checks, the failed ones first."""
+        found = [SourcedFinding(**vars(finding)) for finding in self.artifact.manifest.findings]
+        found += [
+            SourcedFinding(**vars(finding), source=check.name)
+            for check in self.checks
+            for finding in findings_of(check)
+        ]
+        return sorted(found, key=lambda finding: finding.passed)
+
+
+def findings_of(check: Measured) -> list[Finding]:
+    """The findings in a file of them."""
+    return [from_json(Finding, finding) for finding in check.content["findings"]]
 
 
 def report(
@@ -147,18 +165,18 @@ def _one_of(
 
 def _described(artifact: Artifact) -> str:
     return (
-        f"{artifact.name} ({artifact.manifest['model']['name']} {artifact.side}, weights"
-        f" {artifact.manifest['weights']['sha256'][:12]}..., program {program_sha256(artifact)[:12]}...)"
+        f"{artifact.name} ({artifact.manifest.model.name} {artifact.side}, weights"
+        f" {artifact.manifest.weights.sha256[:12]}..., program {program_sha256(artifact)[:12]}...)"
     )
 
 
 def program_sha256(artifact: Artifact) -> str:
     """The hash of its program file."""
-    return artifact.manifest["files"][artifact.manifest["program"]]["sha256"]
+    return artifact.manifest.program_file.sha256
 
 
 def _has_weights(artifact: Artifact, bench: dict) -> bool:
-    return (artifact.manifest["model"]["name"], artifact.manifest["weights"]["sha256"]) == (
+    return (artifact.manifest.model.name, artifact.manifest.weights.sha256) == (
         bench["model"],
         bench["weights_sha256"],
     )

@@ -12,8 +12,8 @@ from edgeexport.artifact.folder import Artifact
 from edgeexport.artifact.signatures import TYPES, Argument, Call, Result, calls_of, camel, with_own_state
 
 LANGUAGES = {
-    ".pte": {"Kotlin": "kotlin", "Swift": "swift", "C++": "cpp", "Python": "python"},
-    ".pt2": {"Python": "python", "C++": "cpp_package"},
+    "pte": {"Kotlin": "kotlin", "Swift": "swift", "C++": "cpp", "Python": "python"},
+    "pt2": {"Python": "python", "C++": "cpp_package"},
 }
 """Templates in `code/` by the language's name, for each kind of program."""
 
@@ -77,7 +77,7 @@ def app_code(artifact: Artifact, environment) -> dict[str, str]:
     kept = {call.method for call in with_own_state(calls)}
     steps = _steps(calls)
     facts = {
-        "file": artifact.manifest["program"],
+        "file": artifact.manifest.program,
         "folder": artifact.name,
         "steps": steps,
         "types": TYPES,
@@ -85,9 +85,9 @@ def app_code(artifact: Artifact, environment) -> dict[str, str]:
         "results": {(step.var, got.index): got.var for step in steps for got in step.results},
         "stateful": [call.method for call in calls if call.state],
         "dropped": [call.method for call in calls if call.method not in kept],
-        "buffers": list({s["name"]: s for call in calls for s in call.state}.values()),
+        "buffers": list({s.name: s for call in calls for s in call.state}.values()),
     }
-    languages = LANGUAGES[artifact.program_path.suffix]
+    languages = LANGUAGES[artifact.target.format]
     return {
         language: environment.get_template(f"code/{name}.j2").render(facts).strip() + "\n"
         for language, name in languages.items()

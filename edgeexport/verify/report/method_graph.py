@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from markupsafe import Markup
 
+from edgeexport.artifact.manifest import InputEntry, Manifest, MethodEntry
+from edgeexport.samplers import OutputOf
 from edgeexport.verify.report import text
 from edgeexport.verify.report.svg import Plot
 
@@ -62,11 +64,11 @@ class MethodGraph:
     right_px: int
 
 
-def method_graph(manifest: dict) -> MethodGraph:
+def method_graph(manifest: Manifest) -> MethodGraph:
     """Boxes under one another in the order of the data; arrows from an output to the inputs that it
     becomes.
     """
-    boxes = [_method_box(m) for m in manifest["methods"]] + _state_boxes(manifest["methods"])
+    boxes = [_method_box(m) for m in manifest.methods] + _state_boxes(manifest.methods)
     layout = _laid_out(boxes)
     flows, shared = _flows(boxes), [(state.name, method) for state in boxes for method in state.shares]
     described = "; ".join(
@@ -112,17 +114,16 @@ def _one(group: Sequence[Tensor]) -> Tensor:
     )
 
 
-def _method_box(method: dict) -> Box:
-    dims = {d["name"]: d["verified"] or d["asked"] for d in method["dims"]}
-    inputs = merged(_input(spec, dims) for spec in method["inputs"])
+def _method_box(method: MethodEntry) -> Box:
+    dims = {d.name: d.bounds for d in method.dims}
+    inputs = merged(_input(spec, dims) for spec in method.inputs)
     outputs = merged(
-        Tensor(o["name"], f"{o['dtype']} {text.shape(o['shape_at_least'])}", o["meaning"])
-        for o in method["outputs"]
+        Tensor(o.name, f"{o.dtype} {text.shape(o.shape_at_least)}", o.meaning) for o in method.outputs
     )
-    return Box(method["name"], inputs, outputs)
+    return Box(method.name, inputs, outputs)
 
 
-def _input(spec: dict, dims: dict) -> Tensor:
+def _input(spec: InputEntry, dims: Mapping[str, tuple[int, int]]) -> Tensor:
     sizes = [
         (
             f"{s} {dims[s][0]} to {dims[s][1]}"
@@ -131,26 +132,26 @@ def _input(spec: dict, dims: dict) -> Tensor:
             if isinstance(s, str)
             else s
         )
-        for s in spec["shape"]
+        for s in spec.shape
     ]
-    sample = spec["sample"]
-    source = (sample["method"], sample["output"]) if sample["kind"] == "output_of" else None
-    return Tensor(spec["name"], f"{spec['dtype']} {text.shape(sizes)}", spec["meaning"], source)
+    sample = spec.sample
+    source = (sample.method, sample.output) if isinstance(sample, OutputOf) else None
+    return Tensor(spec.name, f"{spec.dtype} {text.shape(sizes)}", spec.meaning, source)
 
 
-def _state_boxes(methods: Sequence[dict]) -> list[Box]:
+def _state_boxes(methods: Sequence[MethodEntry]) -> list[Box]:
     """One for each set of buffers that the same methods change."""
     owners: dict[str, list[str]] = {}
     buffers = {}
     for method in methods:
-        for state in method["state"]:
-            owners.setdefault(state["name"], []).append(method["name"])
-            buffers[state["name"]] = state
+        for state in method.state:
+            owners.setdefault(state.name, []).append(method.name)
+            buffers[state.name] = state
     sets = dict.fromkeys(tuple(names) for names in owners.values())
     found = []
     for shares in sets:
         mine = [
-            Tensor(name, f"{buffers[name]['dtype']} {text.shape(buffers[name]['shape'])}")
+            Tensor(name, f"{buffers[name].dtype} {text.shape(buffers[name].shape)}")
             for name, names in owners.items()
             if tuple(names) == shares
         ]

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from edgeexport.artifact.cases import case_label
+from edgeexport.artifact.manifest import Manifest, MethodEntry
+from edgeexport.method import Finding
 from edgeexport.verify.report import text
 from edgeexport.verify.report.svg import Axis, Plot
 
@@ -56,30 +57,26 @@ class MethodNumerics:
     sqnr_scale: Markup
 
 
-def numerics(manifest: dict, findings: Sequence[dict]) -> list[MethodNumerics]:
+def numerics(manifest: Manifest, findings: Sequence[Finding]) -> list[MethodNumerics]:
     """The methods that `findings` have numerics of, in the manifest's order; all errors on one
     logarithmic axis.
     """
     axis = _axis(manifest, findings)
     found = []
-    for entry in manifest["methods"]:
-        cases = [
-            _case(entry, f, axis)
-            for f in findings
-            if f["check"] == "numerics" and f["method"] == entry["name"]
-        ]
+    for entry in manifest.methods:
+        cases = [_case(entry, f, axis) for f in findings if f.check == "numerics" and f.method == entry.name]
         if cases:
-            tolerance = entry["tolerance"]
+            tolerance = entry.tolerance
             scales = (
                 _scale(axis, 4, lambda v: f"{v:.0e}".replace("e-0", "e-")),
                 _scale(SQNR_AXIS, 2, lambda v: f"{v:.0f}"),
             )
             found.append(
                 MethodNumerics(
-                    entry["name"],
-                    tolerance["max_abs_relative"],
-                    tolerance["min_sqnr_db"],
-                    tolerance["reason"],
+                    entry.name,
+                    tolerance.max_abs_relative,
+                    tolerance.min_sqnr_db,
+                    tolerance.reason,
                     tuple(cases),
                     *scales,
                 )
@@ -87,24 +84,24 @@ def numerics(manifest: dict, findings: Sequence[dict]) -> list[MethodNumerics]:
     return found
 
 
-def worst_of_limit(manifest: dict) -> tuple[float, float] | None:
+def worst_of_limit(manifest: Manifest) -> tuple[float, float] | None:
     """The error over the range that is the largest part of what is allowed, and what is allowed;
     None without numerics.
     """
     pairs = [
-        (answer.relative, entry["tolerance"]["max_abs_relative"])
-        for entry in manifest["methods"]
-        for finding in manifest["findings"]
-        if finding["check"] == "numerics" and finding["method"] == entry["name"]
+        (answer.relative, entry.tolerance.max_abs_relative)
+        for entry in manifest.methods
+        for finding in manifest.findings
+        if finding.check == "numerics" and finding.method == entry.name
         for answer in _answers(finding)
     ]
     return max(pairs, key=lambda pair: (math.isnan(pair[0]), pair[0] / pair[1]), default=None)
 
 
-def _answers(finding: dict) -> tuple[Answer, ...]:
+def _answers(finding: Finding) -> tuple[Answer, ...]:
     outputs = {
         name: facts
-        for name, facts in finding["details"].items()
+        for name, facts in finding.details.items()
         if isinstance(facts, dict) and "sqnr_db" in facts
     }
     return tuple(
@@ -112,11 +109,11 @@ def _answers(finding: dict) -> tuple[Answer, ...]:
     )
 
 
-def _axis(manifest: dict, findings: Sequence[dict]) -> Axis:
+def _axis(manifest: Manifest, findings: Sequence[Finding]) -> Axis:
     """Whole powers of ten around all errors and limits."""
-    errors = [a.relative for f in findings if f["check"] == "numerics" for a in _answers(f)]
+    errors = [a.relative for f in findings if f.check == "numerics" for a in _answers(f)]
     values = [v for v in errors if v > 0 and math.isfinite(v)] + [
-        m["tolerance"]["max_abs_relative"] for m in manifest["methods"]
+        m.tolerance.max_abs_relative for m in manifest.methods
     ]
     return Axis(
         10.0 ** math.floor(math.log10(min(values))),
@@ -125,25 +122,25 @@ def _axis(manifest: dict, findings: Sequence[dict]) -> Axis:
     )
 
 
-def _case(entry: dict, finding: dict, axis: Axis) -> Case:
+def _case(entry: MethodEntry, finding: Finding, axis: Axis) -> Case:
     answers = _answers(finding)
-    recorded = {case["id"]: case for case in entry["cases"]}.get(finding["details"].get("case"))
-    label = case_label(recorded) if recorded else finding["measured"].partition(":")[0]
+    recorded = {case.id: case for case in entry.cases}.get(finding.details.get("case"))
+    label = recorded.label if recorded else finding.measured.partition(":")[0]
     if not answers:
-        return Case(label, finding["passed"], finding["measured"], {}, ())
+        return Case(label, finding.passed, finding.measured, {}, ())
     worst = max(answers, key=lambda a: (math.isnan(a.relative), a.relative))
     least = min(answers, key=lambda a: (not math.isnan(a.sqnr_db), a.sqnr_db)).sqnr_db
-    tolerance = entry["tolerance"]
+    tolerance = entry.tolerance
     return Case(
         label,
-        finding["passed"],
-        finding["measured"],
-        finding["details"].get("metrics", {}),
+        finding.passed,
+        finding.measured,
+        finding.details.get("metrics", {}),
         answers,
         worst,
         least,
-        _error_plot(answers, worst, finding["passed"], tolerance["max_abs_relative"], axis),
-        _sqnr_plot(least, finding["passed"], tolerance["min_sqnr_db"]),
+        _error_plot(answers, worst, finding.passed, tolerance.max_abs_relative, axis),
+        _sqnr_plot(least, finding.passed, tolerance.min_sqnr_db),
     )
 
 

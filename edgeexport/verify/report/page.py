@@ -8,9 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from edgeexport.artifact.folder import Artifact
+from edgeexport.artifact.manifest import Manifest
 from edgeexport.artifact.pte_memory_plan import read_memory_plans
+from edgeexport.artifact.targets import is_pte
 from edgeexport.verify.compare import FLOOR
-from edgeexport.verify.report import GENERATOR, Measured, Subject, text
+from edgeexport.verify.report import GENERATOR, Measured, Subject, findings_of, text
 from edgeexport.verify.report.app_code import app_code
 from edgeexport.verify.report.latency import Race, races, ratio, ratios
 from edgeexport.verify.report.memory import PlanView, plan_view
@@ -37,7 +39,7 @@ class Entry:
         return self.subject.artifact
 
     @property
-    def manifest(self) -> dict:
+    def manifest(self) -> Manifest:
         return self.subject.artifact.manifest
 
 
@@ -82,8 +84,8 @@ def render(subjects: Sequence[Subject]) -> str:
     code = environment(escape=False)
     entries = [_entry(subject, f"artifact-{number}", code) for number, subject in enumerate(subjects, 1)]
     groups = [
-        _group(model, [e for e in entries if e.manifest["model"]["name"] == model])
-        for model in dict.fromkeys(e.manifest["model"]["name"] for e in entries)
+        _group(model, [e for e in entries if e.manifest.model.name == model])
+        for model in dict.fromkeys(e.manifest.model.name for e in entries)
     ]
     return (
         environment(escape=True)
@@ -104,20 +106,17 @@ def render(subjects: Sequence[Subject]) -> str:
 def _entry(subject: Subject, anchor: str, code) -> Entry:
     artifact = subject.artifact
     manifest = artifact.manifest
-    sources = [
-        ("build", manifest["findings"]),
-        *((check.name, check.content["findings"]) for check in subject.checks),
-    ]
+    sources = [("build", manifest.findings), *((check.name, findings_of(check)) for check in subject.checks)]
     found = (
         (name, numerics(manifest, findings))
         for name, findings in sources
-        if any(f["check"] == "numerics" for f in findings)
+        if any(f.check == "numerics" for f in findings)
     )
-    plans = read_memory_plans(artifact.program_path) if artifact.program_path.suffix == ".pte" else ()
+    plans = read_memory_plans(artifact.program_path) if is_pte(artifact.target) else ()
     return Entry(
         subject,
         anchor,
-        sum(not f["passed"] for f in subject.findings),
+        sum(not f.passed for f in subject.findings),
         tuple(found),
         tuple((p.name, method_profiles(p.content)) for p in subject.profiles),
         tuple(plan_view(plan) for plan in _in_order(plans, list(artifact.methods))),
@@ -136,7 +135,7 @@ def _group(model: str, entries: Sequence[Entry]) -> Group:
     drawn = tuple((bench, races(bench.content)) for bench in benches.values())
     return Group(
         model,
-        entries[0].manifest["model"]["summary"],
+        entries[0].manifest.model.summary,
         lines,
         drawn,
         tuple(line for bench in benches.values() for line in ratios(bench.content)),
@@ -145,16 +144,14 @@ def _group(model: str, entries: Sequence[Entry]) -> Group:
 
 def _line(entry: Entry) -> Line:
     manifest = entry.manifest
-    planned = [
-        m["planned_memory_bytes"] for m in manifest["methods"] if m["planned_memory_bytes"] is not None
-    ]
-    delegations = [m["delegation"] for m in manifest["methods"] if m["delegation"] is not None]
+    planned = [m.planned_memory_bytes for m in manifest.methods if m.planned_memory_bytes is not None]
+    delegations = [m.delegation for m in manifest.methods if m.delegation is not None]
     return Line(
         entry,
-        manifest["files"][manifest["program"]]["size_bytes"],
+        manifest.program_file.size_bytes,
         max(planned, default=None),
         worst_of_limit(manifest),
-        sum(d["delegates"] for d in delegations) if delegations else None,
+        sum(d.delegates for d in delegations) if delegations else None,
         tuple(_boards(entry.subject)),
     )
 
@@ -162,7 +159,7 @@ def _line(entry: Entry) -> Line:
 def _boards(subject: Subject) -> Iterator[tuple[str, bool]]:
     """The boards that later checks were held against, and whether the program fits each."""
     for check in subject.checks:
-        found = [f for f in check.content["findings"] if f["check"] == "board"]
-        name = next((f["details"]["board"] for f in found if "board" in f["details"]), None)
+        found = [f for f in findings_of(check) if f.check == "board"]
+        name = next((f.details["board"] for f in found if "board" in f.details), None)
         if name is not None:
-            yield name, all(f["passed"] for f in found)
+            yield name, all(f.passed for f in found)

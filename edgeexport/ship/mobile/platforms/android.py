@@ -169,7 +169,7 @@ def _refuse_classes(classes: Path, wanted: str) -> None:
 def _api(request: Request) -> Api:
     """The typed API; its class has a name that nothing in the library's code uses."""
     words = {word for _, text in _sources() for word in re.findall(r"\b[A-Z]\w*", text)}
-    return api_of(request.manifest["model"]["name"], request.calls, LANGUAGE, MEMBERS, words)
+    return api_of(request.manifest.model.name, request.calls, LANGUAGE, MEMBERS, words)
 
 
 def _facts(request: Request, api: Api) -> dict[str, Any]:
@@ -181,14 +181,14 @@ def _facts(request: Request, api: Api) -> dict[str, Any]:
         "versions": VERSIONS,
         "runtime": RUNTIME,
         "runtime_version": request.runtime_version,
-        "model": manifest["model"],
-        "summary": manifest["model"]["summary"],
-        "program": manifest["program"],
+        "model": manifest.model,
+        "summary": manifest.model.summary,
+        "program": manifest.program,
         "program_sha256": request.program_sha256,
         "program_bytes": request.artifact.program_path.stat().st_size,
-        "assets": f"models/{manifest['model']['name']}",
+        "assets": f"models/{manifest.model.name}",
         "notes": request.notes,
-        "tokenizer": manifest["prepare"]["tokenizer"] if request.pipeline in TEXT_PIPELINES else None,
+        "tokenizer": manifest.prepare["tokenizer"] if request.pipeline in TEXT_PIPELINES else None,
         "figures": f"{WORDS[request.pipeline].lower()}Figures" if request.pipeline else None,
         "on_demand": request.on_demand,
     }
@@ -252,22 +252,13 @@ def _write_assets(request: Request, home: Path, of_tests: Path) -> None:
     """
     home.mkdir(parents=True)
     manifest = request.manifest
-    program, tokenizer = manifest["program"], manifest["prepare"].get("tokenizer")
-    kept = [name for name in (program, tokenizer) if name in manifest["files"]]
+    program, tokenizer = manifest.program, manifest.prepare.get("tokenizer")
+    kept = [name for name in (program, tokenizer) if name in manifest.files]
     for name in kept:
         place = of_tests if request.on_demand and name == program else home
         place.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(request.artifact.path / name, place / name)
-    methods = [
-        {key: entry[key] for key in ("name", "inputs", "outputs", "dims")} for entry in manifest["methods"]
-    ]
-    facts = {key: manifest[key] for key in ("format", "target", "precision", "program", "prepare")}
-    facts |= {
-        "model": {"name": manifest["model"]["name"]},
-        "files": {name: manifest["files"][name] for name in kept},
-        "methods": methods,
-    }
-    _write(home / "manifest.json", json.dumps(facts, indent=1) + "\n")
+    _write(home / "manifest.json", json.dumps(manifest.for_app(kept), indent=1) + "\n")
 
 
 def _write(path: Path, text: str) -> None:

@@ -97,7 +97,7 @@ def write(request: Request, folder: Path) -> None:
 def _facts(request: Request) -> dict[str, Any]:
     manifest = request.manifest
     api = api_of(
-        manifest["model"]["name"],
+        manifest.model.name,
         request.calls,
         LANGUAGE,
         MEMBERS,
@@ -108,12 +108,12 @@ def _facts(request: Request) -> dict[str, Any]:
         "id": request.app_id,
         "stem": _stem(request.app_id),
         "api": api,
-        "summary": manifest["model"]["summary"],
+        "summary": manifest.model.summary,
         "notes": request.notes,
         "runtime_version": _numbers(request.runtime_version),
         "executorch": request.runtime_version,
         "components": components(request.artifact.program_path),
-        "program": manifest["program"],
+        "program": manifest.program,
         "program_sha256": request.program_sha256,
         "program_bytes": request.artifact.program_path.stat().st_size,
         "state": [call.method for call in request.calls if call.state],

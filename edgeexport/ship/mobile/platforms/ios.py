@@ -126,9 +126,7 @@ def _api(request: Request) -> Api:
         for _, text in _sources("pure", "apple", "tests", "examples")
         for word in re.findall(r"\b[A-Z]\w*", text)
     }
-    return api_of(
-        request.manifest["model"]["name"], request.calls, LANGUAGE, MEMBERS, words | KEYWORDS[LANGUAGE]
-    )
+    return api_of(request.manifest.model.name, request.calls, LANGUAGE, MEMBERS, words | KEYWORDS[LANGUAGE])
 
 
 def _facts(request: Request, api: Api, files: list[str]) -> dict[str, Any]:
@@ -142,9 +140,9 @@ def _facts(request: Request, api: Api, files: list[str]) -> dict[str, Any]:
         "runtime_url": RUNTIME_URL,
         "runtime_version": request.runtime_version,
         "products": products(request.artifact.program_path),
-        "summary": manifest["model"]["summary"],
-        "program": manifest["program"],
-        "program_stem": Path(manifest["program"]).stem,
+        "summary": manifest.model.summary,
+        "program": manifest.program,
+        "program_stem": Path(manifest.program).stem,
         "program_sha256": request.program_sha256,
         "program_bytes": request.artifact.program_path.stat().st_size,
         "resources": files,
@@ -172,19 +170,11 @@ def _write_resources(request: Request, home: Path) -> list[str]:
     """
     home.mkdir(parents=True)
     manifest = request.manifest
-    shutil.copyfile(request.artifact.program_path, home / manifest["program"])
-    methods = [
-        {key: entry[key] for key in ("name", "inputs", "outputs", "dims")} for entry in manifest["methods"]
-    ]
-    facts = {key: manifest[key] for key in ("format", "target", "precision", "program", "prepare")}
-    _write(
-        home / "manifest.json",
-        json.dumps(facts | {"model": {"name": manifest["model"]["name"]}, "methods": methods}, indent=1)
-        + "\n",
-    )
+    shutil.copyfile(request.artifact.program_path, home / manifest.program)
+    _write(home / "manifest.json", json.dumps(manifest.for_app(), indent=1) + "\n")
     shutil.copyfile(_folder() / "project" / "PrivacyInfo.xcprivacy", home / "PrivacyInfo.xcprivacy")
-    name = manifest["prepare"].get("tokenizer")
-    if name in manifest["files"]:
+    name = manifest.prepare.get("tokenizer")
+    if name in manifest.files:
         _write(
             home / "tokenizer.json",
             tokenizer_by_id((request.artifact.path / name).read_text(encoding="utf-8")),

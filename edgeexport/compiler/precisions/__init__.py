@@ -1,0 +1,1 @@
+"""Precisions, one a file: PRECISION."""
