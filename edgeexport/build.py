@@ -195,6 +195,7 @@ def _manifest(asked, source, recipe, program, reports, emitted, staging, progres
             for method in source.methods
         ),
         prepare=model.prepare,
+        pipelines=model.pipelines,
         findings=(),
         timings=Timings.of(progress),
     )

@@ -2,12 +2,14 @@
 
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ["XDG_STATE_HOME"] = str(Path(tempfile.gettempdir()) / "edgeexport-tests")  # logs of commands
 
 TOY = f"{Path(__file__).parent / 'toy.py'}:MODEL"
 TOY_TEXT = f"{Path(__file__).parent / 'toy_text.py'}:MODEL"

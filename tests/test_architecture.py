@@ -28,6 +28,7 @@ ORDER = (
     "method",
     "samplers",
     "progress",
+    "text",
     "errors",
 )
 """The rooms, and the files beside them, from the command line down: what stands further left

@@ -307,6 +307,7 @@ class Manifest:
     files: Mapping[str, FileRecord]
     methods: tuple[MethodEntry, ...]
     prepare: Mapping[str, Any]
+    pipelines: tuple[str, ...] | None = may_lack()
     findings: tuple[Finding, ...]
     timings: Timings
 

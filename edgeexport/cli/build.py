@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from edgeexport import text
 from edgeexport.artifact.targets import targets
 from edgeexport.cli import display
 
@@ -111,5 +112,5 @@ def _print(artifact) -> None:
         )
     peak = max(timings.peak_rss_bytes, timings.check_peak_rss_bytes or 0)
     console.print(
-        f"Built {artifact.path} in {timings.wall_s:.0f} s, peak memory {peak / 1e9:.1f} GB.", soft_wrap=True
+        f"Built {artifact.path} in {timings.wall_s:.0f} s, peak memory {text.size(peak)}.", soft_wrap=True
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch.export import ExportedProgram
 
+from edgeexport import text
 from edgeexport.artifact.manifest import MemoryForecast
 from edgeexport.artifact.targets import Target
 from edgeexport.errors import UsageError
@@ -58,14 +59,14 @@ def refuse_unfit(name: str, target: Target, forecasts: Mapping[str, Forecast]) -
     for name, each in ((name, forecast.on(target)) for name, forecast in forecasts.items()):
         if each.weight_bytes > board.file_limit_bytes:
             raise UsageError(
-                f"'{name}' does not fit {board.name}: its weights are {each.weight_bytes / 1e6:.0f} MB, a"
-                f" file may have {board.file_limit_bytes / 1e6:.0f} MB."
+                f"'{name}' does not fit {board.name}: its weights are {text.size(each.weight_bytes)}, a"
+                f" file may have {text.size(board.file_limit_bytes)}."
             )
         if each.peak_bytes > board.peak_limit_bytes:
             raise UsageError(
                 f"'{name}' does not fit {board.name}: at its greatest sizes it is going to take"
-                f" {each.peak_bytes / 1e6:.0f} MB ({each.live_bytes / 1e6:.0f} MB of them activations),"
-                f" {board.peak_limit_bytes / 1e6:.0f} MB are allowed. Lower its greatest sizes (--batch), or"
+                f" {text.size(each.peak_bytes)} ({text.size(each.live_bytes)} of them activations),"
+                f" {text.size(board.peak_limit_bytes)} are allowed. Lower its greatest sizes (--batch), or"
                 " take a smaller variant."
             )
 
