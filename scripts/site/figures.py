@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from edgeexport import catalog
+from edgeexport import catalog, text
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "runtime_tests" / "reference.json"
@@ -35,23 +35,9 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
-def size(size_bytes: int) -> str:
-    """Bytes in the unit that fits."""
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size_bytes >= factor:
-            number = size_bytes / factor
-            return f"{number:.0f} {unit}" if number >= 10 else f"{number:.1f} {unit}"
-    return f"{size_bytes} B"
-
-
-def milliseconds(latency_ms: float) -> str:
-    digits = 0 if latency_ms >= 100 else 1 if latency_ms >= 10 else 2 if latency_ms >= 1 else 3
-    return f"{latency_ms:.{digits}f}"
-
-
 def error(method: Mapping[str, Any]) -> str:
     """A method's error over the range; as code, which is not broken at the hyphen."""
-    return f"`{method['max_abs_relative']:.0e}`"
+    return f"`{text.error(method['max_abs_relative'])}`"
 
 
 def sizes_table(reference: Mapping[str, Any]) -> str:
@@ -59,7 +45,7 @@ def sizes_table(reference: Mapping[str, Any]) -> str:
     sides = _sides(reference)
     artifacts = reference["artifacts"]
     rows = [
-        (f"`{model}`", *(size(artifacts[key]["size_bytes"]) if key in artifacts else "" for key in keys))
+        (f"`{model}`", *(text.size(artifacts[key]["size_bytes"]) if key in artifacts else "" for key in keys))
         for model, keys in ((m, [f"{m}/{side}" for side in sides]) for m in _models(reference))
     ]
     return table(("model", *(SIDES.get(side, side) for side in sides)), rows)
@@ -81,7 +67,7 @@ def methods_table(reference: Mapping[str, Any]) -> str:
                     f"`{model}`",
                     f"`{name}`",
                     *(str(facts.get(key, "")) for key in ("delegates", "nodes_outside")),
-                    "" if planned is None else size(planned),
+                    "" if planned is None else text.size(planned),
                     *(error(found[s][name]) if name in found.get(s, {}) else "" for s in sides),
                 )
             )
@@ -123,7 +109,7 @@ def _where(file: str, found: Mapping[str, Any]) -> str:
         f"```\n{found.get('command', f'command: {UNKNOWN}')}\n```\n\n"
         f"- Date: {found.get('date', UNKNOWN)}\n"
         f"{board}"
-        f"- Machine: {machine['cpu']}, {machine['cores']} cores, {size(machine['memory_bytes'])},"
+        f"- Machine: {machine['cpu']}, {machine['cores']} cores, {text.size(machine['memory_bytes'])},"
         f" {machine['system']}\n"
         f"- Versions: {', '.join(f'{name} {version}' for name, version in sorted(versions.items()))}\n"
         f"- Weights: sha256 `{found['weights_sha256'][:12]}...`\n"
@@ -139,7 +125,7 @@ def _latency_table(found: Mapping[str, Any]) -> str:
         rows.append(
             (
                 f"`{row['method']}`",
-                ", ".join(f"{name}={value}" for name, value in row["sizes"].items()),
+                text.sizes_label(row["sizes"]),
                 str(row["threads"]),
                 str(row["rounds"]),
                 *(_cell(by_name.get(name)) for name in names),
@@ -156,7 +142,7 @@ def _cell(contender: Mapping[str, Any] | None) -> str:
         return ""
     if "error" in contender:
         return f"not measured: {contender['error']}".replace("|", "\\|").replace("\n", " ")
-    latency, ratio = milliseconds(contender["p50_ms"]), contender["ratio"]
+    latency, ratio = text.milliseconds(contender["p50_ms"]), contender["ratio"]
     if ratio is None:
         return latency
     return f"{latency} ({ratio['median']:.2f} x, {ratio['low']:.2f} to {ratio['high']:.2f})"
@@ -178,7 +164,7 @@ def _memory_table(found: Mapping[str, Any]) -> str:
         (
             entry["artifact"],
             f"`{entry['method']}`",
-            *("" if entry[key] is None else size(entry[key]) for key in keys),
+            *("" if entry[key] is None else text.size(entry[key]) for key in keys),
         )
         for entry in found["memory"]
     ]
@@ -210,7 +196,7 @@ def _facts(artifact: Mapping[str, Any] | None, latency: str) -> str:
     if artifact is None:
         return ""
     worst = max(artifact["methods"].values(), key=lambda method: method["max_abs_relative"])
-    parts = (size(artifact["size_bytes"]), f"error {error(worst)}", latency)
+    parts = (text.size(artifact["size_bytes"]), f"error {error(worst)}", latency)
     return ", ".join(part for part in parts if part)
 
 
