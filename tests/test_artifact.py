@@ -12,23 +12,19 @@ import pytest
 
 import edgeexport
 from edgeexport.artifact.folder import MANIFEST, open_artifact, staged
+from edgeexport.artifact.manifest import DimEntry
 from edgeexport.errors import ArtifactError
 
 
 def test_opening_verifies_and_describes(toy_artifact):
     opened = open_artifact(toy_artifact.path)
     entry = opened.methods["classify"]
-    assert entry["dims"] == [
-        {"name": "batch", "asked": [1, 17], "verified": [1, 17], "sizes": [1, 2, 3, 7, 13, 17]}
-    ]
-    assert entry["capture"]["mode"] == "strict" and entry["inputs"][0]["layout"] == "contiguous"
-    assert entry["planned_memory_bytes"] > 0 and entry["delegation"]["delegates"] >= 1
-    assert opened.manifest["weights"]["sha256"] and opened.manifest["versions"]["torch"].startswith("2.13")
-    assert all(f["passed"] for f in opened.manifest["findings"])
-    assert (
-        opened.manifest["timings"]["peak_rss_bytes"] > 1e6
-        and opened.manifest["timings"]["check_peak_rss_bytes"] > 1e6
-    )
+    assert entry.dims == (DimEntry("batch", (1, 17), (1, 17), (1, 2, 3, 7, 13, 17)),)
+    assert entry.capture.mode == "strict" and entry.inputs[0].layout == "contiguous"
+    assert entry.planned_memory_bytes > 0 and entry.delegation.delegates >= 1
+    assert opened.manifest.weights.sha256 and opened.manifest.versions["torch"].startswith("2.13")
+    assert all(f.passed for f in opened.manifest.findings)
+    assert opened.manifest.timings.peak_rss_bytes > 1e6 and opened.manifest.timings.check_peak_rss_bytes > 1e6
 
 
 @pytest.mark.parametrize("where", [0, 1000, -1])
@@ -61,6 +57,8 @@ def test_a_short_missing_or_foreign_file_is_refused(toy_copy, tmp_path):
         (lambda m: m["methods"][0]["inputs"][0].update(layout="channels_last"), "layout"),
         (lambda m: m["weights"].update(sha256="abc"), "sha256"),
         (lambda m: m["files"].pop("toy.pte"), "records no hash of toy.pte"),
+        (lambda m: m["methods"][0]["inputs"][0].update(sample={"kind": "of later"}), "of later"),
+        (lambda m: m["methods"][0]["inputs"][0]["sample"].update(later=1), "later"),
         (lambda m: m.update(program="other.pte"), "records no hash of other.pte"),
     ],
 )

@@ -57,7 +57,7 @@ def test_cases_can_be_called_in_their_order(text_artifact, tmp_path):
     write(record(text_artifact), tmp_path / "golden")
     written = json.loads((tmp_path / "golden" / FILE).read_text())
     assert written["pipeline"] is None and written["runs"] == [] and written["format"] == 1
-    assert written["program_sha256"] == text_artifact.manifest["files"][written["program"]]["sha256"]
+    assert written["program_sha256"] == text_artifact.manifest.program_file.sha256
     assert [c["method"] for c in written["cases"]] == ["encode", "prefill", "decode_step", "decode_step"]
     program = Program(text_artifact)
     for case in [c for c in written["cases"] if c["method"] != "prefill"]:
