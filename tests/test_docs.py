@@ -107,26 +107,37 @@ def test_every_link_leads_somewhere(path):
     assert missing == []
 
 
-@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
-def test_every_command_and_option_is_there(path):
-    wrong = []
-    for words in commands(path.read_text()):
-        name = words[0]
+def unknown(text):
+    """The commands and options in a text that are not there."""
+    for name, *words in commands(text):
         if name.startswith("-"):
             continue
         if name not in COMMANDS:
-            wrong.append(name)
+            yield name
             continue
-        known = {
-            option
-            for each in cli.get_command(None, name).params
-            for option in each.opts + each.secondary_opts
-        }
-        known |= pipeline_options() if name == "run" else {"--help"}
-        wrong += [
-            f"{name} {word}" for word in words if word.startswith("--") and word.split("=")[0] not in known
-        ]
-    assert wrong == []
+        params = cli.get_command(None, name).params
+        known = {option for each in params for option in (*each.opts, *each.secondary_opts)} | {"--help"}
+        known |= pipeline_options() if name == "run" else set()
+        yield from (
+            f"{name} {word}" for word in words if word[:2] == "--" and word.split("=")[0] not in known
+        )
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
+def test_every_command_and_option_is_there(path):
+    assert [*unknown(path.read_text())] == []
+
+
+def test_examples_in_the_help_are_commands():
+    examples = [*commands(module("pages").command_line())]
+    assert len(examples) > 2 * len(COMMANDS) and all("edgeexport" not in words for words in examples)
+    assert [*unknown("".join(f"`edgeexport {shlex.join(words)}`\n" for words in examples))] == []
+
+
+def test_a_command_or_option_that_is_not_there_is_found():
+    block = "```\nedgeexport build sam2 --weight random\nedgeexport run x --image a.jpg\n```\n"
+    text = f"`edgeexport bulid x`\n\n{block}"
+    assert [*unknown(text)] == ["build --weight", "bulid"]
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
