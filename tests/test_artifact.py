@@ -9,6 +9,7 @@ import shutil
 import sys
 
 import pytest
+from in_process import run_command as run
 
 import edgeexport
 from edgeexport.artifact.folder import MANIFEST, open_artifact, staged
@@ -139,3 +140,37 @@ def test_a_read_only_and_a_full_disk_are_said(tmp_path):
             raise AssertionError("work was begun")
     finally:
         subprocess.run(["umount", disk], check=True)
+
+
+def test_nothing_that_a_manifest_names_is_imported(toy_copy, tmp_path):
+    """Anyone may have written it: a name of code in it is data."""
+    trap, sprung = tmp_path / "trap.py", tmp_path / "sprung"
+    trap.write_text(f"open({str(sprung)!r}, 'w')\nMODEL = None\n")
+    manifest = json.loads((toy_copy / "manifest.json").read_text())
+    manifest["model"]["asked"] = f"{trap}:MODEL"
+    (toy_copy / "manifest.json").write_text(json.dumps(manifest))
+    refused = run("run", toy_copy, "--image", "photo.jpg")
+    assert refused.returncode == 2 and "has no pipeline" in refused.stderr
+    refused = run("bench", toy_copy, "--rounds", "1")
+    assert refused.returncode == 2 and "which nothing but you may name" in refused.stderr
+    assert run("show", toy_copy).returncode == 0
+    packaged = run("package", toy_copy, "--platform", "cpp", "--allow-random", "--out", tmp_path / "package")
+    assert packaged.returncode == 0, packaged.stderr
+    assert not sprung.exists()
+
+
+@pytest.mark.parametrize("name", ["os:system", "../pose", "trap.py:MODEL", "", "Pose"])
+def test_a_pipeline_is_named_and_is_no_path(toy_copy, name):
+    manifest = json.loads((toy_copy / "manifest.json").read_text())
+    manifest["pipelines"] = [name]
+    (toy_copy / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(ArtifactError, match="pipelines/0"):
+        open_artifact(toy_copy)
+
+
+def test_a_target_of_another_version_is_refused(toy_copy):
+    manifest = json.loads((toy_copy / "manifest.json").read_text())
+    manifest["target"] = "vulkan"
+    (toy_copy / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(ArtifactError, match="for the target 'vulkan', which this version"):
+        open_artifact(toy_copy)

@@ -66,10 +66,10 @@ def test_a_module_without_weights_builds_for_every_target(tmp_path):
         f"{PLACE}:weightless", targets=("xnnpack", "aoti"), weights="random", batch="1:3", outs=outs
     )
     for artifact, check in zip(built, ("memory", "package_size")):
-        assert artifact.manifest["weights"]["size_bytes"] == 0
-        (finding,) = [f for f in artifact.manifest["findings"] if f["check"] == check and not f["method"]]
-        assert finding["passed"] and "the model has no weights" in finding["measured"]
-        assert finding["limit"].endswith("<= 262 kB")
+        assert artifact.manifest.weights.size_bytes == 0
+        (finding,) = [f for f in artifact.manifest.findings if f.check == check and not f.method]
+        assert finding.passed and "the model has no weights" in finding.measured
+        assert finding.limit.endswith("<= 262 kB")
 
 
 @pytest.mark.parametrize("name", ["impossible", "wrong"])
