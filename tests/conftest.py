@@ -22,13 +22,38 @@ def built_once(tmp_path_factory, name, model, targets, **options):
     from edgeexport.artifact.folder import open_artifact
     from edgeexport.build import build_targets
 
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
+    folder = shared_folder(tmp_path_factory) / name
     outs = [folder / target for target in targets]
     with FileLock(f"{folder}.lock"):
         if not outs[-1].is_dir():
             build_targets(model, targets=targets, weights="random", outs=outs, **options)
     return tuple(map(open_artifact, outs))
+
+
+def shared_folder(tmp_path_factory):
+    """The folder of this call of pytest, the same for all processes of pytest-xdist."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@pytest.fixture(scope="session", autouse=True)
+def warm_children(tmp_path_factory):
+    """Children of the package begin with everything imported, see tests/warm_children.py."""
+    if os.environ.get("EDGEEXPORT_TEST_CHILDREN") == "cold" or not hasattr(os, "pidfd_open"):
+        yield
+        return
+    real, client = Path(sys.executable), Path(__file__).with_name("warm_children.py")
+    session = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
+    folder = shared_folder(tmp_path_factory) / "children"
+    python = folder / str(os.getpid()) / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\nexec "{real}" -IS "{client}" "{real}" "{folder}" {session} "$@"\n')
+    python.chmod(0o755)
+    for cmake in real.parent.glob("cmake"):  # the package looks for it beside the interpreter
+        python.with_name("cmake").symlink_to(cmake)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "executable", str(python))
+        yield
 
 
 @pytest.fixture(scope="session")
