@@ -13,6 +13,34 @@ TOY = f"{Path(__file__).parent / 'toy.py'}:MODEL"
 TOY_TEXT = f"{Path(__file__).parent / 'toy_text.py'}:MODEL"
 
 
+LONGEST_FIRST = (
+    "test_serve",
+    "test_bench",
+    "test_mobile_android",
+    "test_mobile_cpp",
+    "test_aoti",
+    "test_report",
+    "test_remote",
+    "test_parity",
+    "test_build",
+    "test_profile",
+    "test_mvit",
+    "test_boards",
+    "test_native",
+    "test_yolo11_pose",
+)
+"""Files that take a minute or so: begun last, one of them would keep a single process busy."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the mark
+def pytest_collection_modifyitems(items):
+    """All tests of one file run in one process of pytest-xdist, which has its fixtures."""
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(item.path.stem))
+    order = {name: place for place, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: order.get(item.path.stem, len(order)))
+
+
 def built_once(tmp_path_factory, name, model, targets, **options):
     """The artifacts of `model`, one a target, built once for all processes of pytest-xdist; tests
     must not change them.
