@@ -1,7 +1,15 @@
-"""Shared fixtures: a toy artifact that is built once."""
+"""Shared fixtures: toy artifacts that are built once.
 
+EDGEEXPORT_TEST_CACHE is a folder to keep them in for the next time; they are built again where the
+package, the toy, the options or the versions are others.
+"""
+
+import hashlib
 import os
+import platform
+import shutil
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -50,12 +58,33 @@ def built_once(tmp_path_factory, name, model, targets, **options):
     from edgeexport.artifact.folder import open_artifact
     from edgeexport.build import build_targets
 
-    folder = shared_folder(tmp_path_factory) / name
+    kept = os.environ.get("EDGEEXPORT_TEST_CACHE")
+    folder = (
+        Path(kept) / f"{name}-{_recipe_digest(model, targets, options)}"
+        if kept
+        else shared_folder(tmp_path_factory) / name
+    )
+    folder.parent.mkdir(parents=True, exist_ok=True)
     outs = [folder / target for target in targets]
     with FileLock(f"{folder}.lock"):
         if not outs[-1].is_dir():
+            shutil.rmtree(folder, ignore_errors=True)  # of a run that was interrupted
             build_targets(model, targets=targets, weights="random", outs=outs, **options)
     return tuple(map(open_artifact, outs))
+
+
+def _recipe_digest(model, targets, options):
+    """A digest of all that an artifact is made of: the package, the model's file, what is asked
+    for, and what it runs on.
+    """
+    versions = [metadata.version(name) for name in ("torch", "executorch", "torchvision", "transformers")]
+    said = repr((model, targets, sorted(options.items()), versions, sys.version, platform.machine()))
+    digest = hashlib.sha256(said.encode())
+    package = Path(__file__).parents[1] / "edgeexport"
+    files = [file for file in package.rglob("*") if file.is_file() and "__pycache__" not in file.parts]
+    for file in (*sorted(files), Path(model.rpartition(":")[0])):
+        digest.update(f"{file} {file.stat().st_size}\n".encode() + file.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def shared_folder(tmp_path_factory):
@@ -93,8 +122,6 @@ def toy_artifact(tmp_path_factory):
 @pytest.fixture
 def toy_copy(toy_artifact, tmp_path):
     """A copy of the toy artifact's folder, to damage."""
-    import shutil
-
     return Path(shutil.copytree(toy_artifact.path, tmp_path / "toy"))
 
 

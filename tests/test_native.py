@@ -19,7 +19,8 @@ pytestmark = [
     pytest.mark.toolchain,
     pytest.mark.skipif(
         not shutil.which("g++") or not shutil.which("cmake"),
-        reason="the native runner needs g++ and cmake (apt install g++ nlohmann-json3-dev; pip install cmake)",
+        reason="the native runner needs g++ and cmake"
+        " (apt install g++ nlohmann-json3-dev; pip install cmake)",
     ),
 ]
 
