@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgeexport import catalog
 from edgeexport.artifact import model_schema
 from edgeexport.artifact.cases import RecordedCases, record_cases
 from edgeexport.artifact.folder import (
@@ -24,48 +21,18 @@ from edgeexport.artifact.folder import (
     staged,
     write_manifest,
 )
-from edgeexport.artifact.manifest import (
-    FORMAT,
-    CaptureFacts,
-    Compiled,
-    Delegation,
-    DimEntry,
-    InputEntry,
-    Manifest,
-    MemoryForecast,
-    MethodEntry,
-    ModelFacts,
-    OutputEntry,
-    PassReport,
-    RecipeFacts,
-    StateEntry,
-    StepTime,
-    Timings,
-    WeightsFacts,
-)
-from edgeexport.artifact.targets import target
-from edgeexport.compiler.memory_forecast import Forecast, forecast
-from edgeexport.errors import CheckFailed, UsageError
-from edgeexport.method import Dim, Finding, Method, Model, Tolerance, Weights
+from edgeexport.artifact.manifest import FORMAT, Manifest, ModelFacts, RecipeFacts, Timings, WeightsFacts
+from edgeexport.artifact.targets import Target, target
+from edgeexport.errors import CheckFailed
+from edgeexport.method import Method, Weights
 from edgeexport.progress import Progress
-from edgeexport.runtime import boards
+from edgeexport.request import Request, request
 from edgeexport.verify.checks import run_checks
 
 if TYPE_CHECKING:
     from edgeexport.catalog import Recipe
     from edgeexport.compiler.capture import Captured
-    from edgeexport.runtime.boards import Board
-
-PACKAGES = (
-    "edgeexport",
-    "torch",
-    "torchvision",
-    "executorch",
-    "transformers",
-    "torchao",
-    "ultralytics",
-    "timm",
-)
+    from edgeexport.compiler.memory_forecast import Forecast
 
 
 def build(model: str, *, target: str = "xnnpack", out: str | Path | None = None, **options) -> Artifact:
@@ -85,66 +52,39 @@ def build_targets(
     batch: str | None = None,
     outs: Sequence[str | Path] | None = None,
     force: bool = False,
-    skip_passes: tuple[str, ...] = (),
-    cpu_isa: str | None = None,
-    device: str | None = None,
-    etrecord: bool = False,
+    skip_passes: Sequence[str] = (),
     board: str | None = None,
     progress: Progress | None = None,
+    **settings: str | bool | None,
 ) -> tuple[Artifact, ...]:
     """One capture, an artifact a target: build, check and publish them, in order; returns them
     opened.
 
     `model` is a name of the catalogue or a user's own (`pkg.mod:OBJECT`, `file.py:OBJECT`), `batch`
-    is MIN:MAX; `cpu_isa`, `device` and `etrecord` are for targets that have such a setting. `board`
-    is what the program must fit: before anything is lowered, by what it is going to take, and
-    afterwards by what it takes. Raises UsageError and its kin before any work for what cannot be,
-    CaptureError, RewriteError and LoweringError on the way, and CheckFailed when a check failed:
-    the artifact is then at `<out>.failed`, and later targets are not built.
+    is MIN:MAX; `settings` are those that the targets have (`cpu_isa`, `device`, `etrecord`).
+    `board` is what the program must fit: before anything is lowered, by what it is going to take,
+    and afterwards by what it takes. Raises UsageError and its kin before any work for what cannot
+    be, CaptureError, RewriteError and LoweringError on the way, and CheckFailed when a check
+    failed: the artifact is then at `<out>.failed`, and later targets are not built.
     """
     progress = progress or Progress()
-    wanted = None if board is None else boards.board(board)
-    recipes = _recipes(
-        targets, precision, {"cpu_isa": cpu_isa, "device": device, "etrecord": etrecord or None}, wanted
+    asked = request(
+        model,
+        targets=targets,
+        precision=precision,
+        weights=weights,
+        batch=batch,
+        board=board,
+        skip_passes=skip_passes,
+        settings=settings,
     )
-    passes = _without([r.passes for r in recipes], skip_passes)
-    weights_asked = Weights.parse(weights)
-    found = catalog.model(model)
-    dims = _dims(found, batch)
-    request = _Request(model, found, precision, _tolerance(found, precision), board)
-    outs = outs or [
-        Path("build") / _folder_name(model, found) / f"{target}-{precision}" for target in targets
-    ]
     with contextlib.ExitStack() as stack:
-        stagings = [stack.enter_context(staged(Path(out), force)) for out in outs]
-        with progress.step("load weights"):
-            module, loaded = found.load(weights_asked)
-            methods = found.methods(module, dims)
-            files = dict(found.assets(loaded))
-        with progress.step("eager answers"):
-            recorded = record_cases(methods)
-            files[GOLDEN] = recorded.golden
-        captured = {}
-        for method in methods:
-            with progress.step(f"capture {method.name}"):
-                captured[method.name] = _capture(method)
-        forecasts = {name: forecast(each.program) for name, each in captured.items()}
-        if wanted is not None:
-            _refuse_unfit(wanted, forecasts)
-        source = _Source(methods, captured, forecasts, recorded, loaded, files)
-        emit = [_emit(request, source, *each, progress.branch()) for each in zip(recipes, passes, stagings)]
-        return tuple(emit)
-
-
-@dataclass(frozen=True)
-class _Request:
-    """What was asked for."""
-
-    asked: str
-    model: Model
-    precision: str
-    tolerance: Tolerance
-    board: str | None
+        stagings = [stack.enter_context(staged(Path(out), force)) for out in outs or asked.folders()]
+        source = _capture(asked, progress)
+        return tuple(
+            _emit(asked, source, recipe, staging, progress.branch())
+            for recipe, staging in zip(asked.recipes, stagings)
+        )
 
 
 @dataclass(frozen=True)
@@ -161,68 +101,104 @@ class _Source:
     files: Mapping[str, bytes]
 
 
-def _emit(
-    request: _Request, source: _Source, recipe: Recipe, passes: tuple, staging: Staging, progress: Progress
-) -> Artifact:
-    """Rewrite, lower, check and publish for one target."""
+def _capture(asked: Request, progress: Progress) -> _Source:
+    """Load the weights, ask the original model, capture its methods, and see whether they fit."""
+    from edgeexport.compiler.capture import capture
+    from edgeexport.compiler.memory_forecast import forecast, refuse_unfit
+
+    with progress.step("load weights"):
+        module, loaded = asked.model.load(asked.weights)
+        methods = asked.model.methods(module, asked.dims)
+        files = dict(asked.model.assets(loaded))
+    with progress.step("eager answers"):
+        recorded = record_cases(methods)
+    captured = {}
+    for method in methods:
+        with progress.step(f"capture {method.name}"):
+            captured[method.name] = capture(method)
+    forecasts = {name: forecast(each.program) for name, each in captured.items()}
+    if asked.board is not None:
+        for each in asked.targets:
+            refuse_unfit(asked.board, each, forecasts)
+    return _Source(methods, captured, forecasts, recorded, loaded, files | {GOLDEN: recorded.golden})
+
+
+def _emit(asked: Request, source: _Source, recipe: Recipe, staging: Staging, progress: Progress) -> Artifact:
+    """Rewrite, change the precision, lower, check and publish for one target."""
+    from edgeexport.artifact.program_state import copied
+    from edgeexport.compiler.rewrite import run_passes
+
     programs, reports = {}, {}
     for name, captured in source.captured.items():
         with progress.step(f"rewrite {name}"):
-            programs[name], reports[name] = _rewrite(captured, passes)
-    program = f"{request.model.name}.{target(recipe.name).format}"
+            rewritten, done = run_passes(copied(captured.program), recipe.passes)
+            programs[name], more = asked.precision.apply(rewritten)
+            reports[name] = (*done, *more)
+    aim = target(recipe.name)
+    program = f"{asked.model.name}.{aim.format}"
     with progress.step(f"lower to {recipe.name}"):
-        emitted = recipe.emit(
-            programs, staging.folder / program, **_constants(request, source, recipe, programs)
-        )
+        emitted = recipe.emit(programs, staging.folder / program, _constants(asked, source, aim, programs))
+    _write_files(source, aim, staging, progress)
+    manifest = _manifest(asked, source, recipe, program, reports, emitted, staging, progress)
+    return _check_and_publish(staging, manifest, asked.board or "", progress)
+
+
+def _constants(asked: Request, source: _Source, aim: Target, programs: Mapping) -> Mapping[str, str]:
+    """What the program says about itself, where its kind can."""
+    if not aim.describes_itself:
+        return {}
+    said = model_schema.model_schema(
+        asked.model, asked.precision.name, source.weights, source.methods, programs
+    )
+    return {model_schema.METHOD: said}
+
+
+def _write_files(source: _Source, aim: Target, staging: Staging, progress: Progress) -> None:
+    """What lies beside the program."""
     for name, content in source.files.items():
         (staging.folder / name).write_bytes(content)
-    if target(recipe.name).keeps_programs:
+    if aim.keeps_programs:
         from edgeexport.artifact.exported_programs import save_programs
 
         with progress.step("keep the captured programs"):
-            save_programs(
-                {name: captured.program for name, captured in source.captured.items()},
-                staging.folder / PROGRAMS,
-            )
-    files = sorted(path.name for path in staging.folder.iterdir())
-    found = request.model
-    manifest = Manifest(
+            programs = {name: captured.program for name, captured in source.captured.items()}
+            save_programs(programs, staging.folder / PROGRAMS)
+
+
+def _manifest(asked, source, recipe, program, reports, emitted, staging, progress) -> Manifest:
+    """The manifest before the checks."""
+    from edgeexport.compiler.manifest_entries import entry, versions, weight_bytes
+
+    model, precision = asked.model, asked.precision
+    passes = tuple(p.__name__ for p in (*recipe.passes, *precision.passes))
+    return Manifest(
         format=FORMAT,
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        model=ModelFacts(found.name, request.asked, found.summary, found.source),
+        model=ModelFacts(model.name, asked.asked, model.summary, model.source),
         target=recipe.name,
-        precision=request.precision,
+        precision=precision.name,
         program=program,
-        weights=WeightsFacts(**vars(source.weights), size_bytes=_weight_bytes(source.methods)),
-        recipe=RecipeFacts(
-            recipe.name, request.precision, tuple(p.__name__ for p in passes), recipe.settings
-        ),
-        versions=_versions(),
-        files={name: record(staging.folder / name) for name in files},
+        weights=WeightsFacts(**vars(source.weights), size_bytes=weight_bytes(source.methods)),
+        recipe=RecipeFacts(recipe.name, precision.name, passes, recipe.settings),
+        versions=versions(),
+        files={path.name: record(path) for path in sorted(staging.folder.iterdir())},
         methods=tuple(
-            _method_entry(m, source, reports[m.name], emitted[m.name], request.tolerance)
-            for m in source.methods
-        ),
-        prepare=found.prepare,
-        findings=(),
-        timings=_timings(progress),
-    )
-    return _check_and_publish(staging, manifest, request.board or "", progress)
-
-
-def _constants(
-    request: _Request, source: _Source, recipe: Recipe, programs: Mapping
-) -> dict[str, Mapping[str, str]]:
-    """What the program says about itself, for a recipe whose programs can."""
-    if not target(recipe.name).describes_itself:
-        return {}
-    return {
-        "constants": {
-            model_schema.METHOD: model_schema.model_schema(
-                request.model, request.precision, source.weights, source.methods, programs
+            entry(
+                method,
+                source.captured[method.name],
+                source.forecasts[method.name].on(target(recipe.name)),
+                source.recorded,
+                reports[method.name],
+                emitted[method.name],
+                asked.tolerance,
             )
-        }
-    }
+            for method in source.methods
+        ),
+        prepare=model.prepare,
+        pipelines=model.pipelines,
+        findings=(),
+        timings=Timings.of(progress),
+    )
 
 
 def _check_and_publish(staging: Staging, manifest: Manifest, board: str, progress: Progress) -> Artifact:
@@ -230,12 +206,7 @@ def _check_and_publish(staging: Staging, manifest: Manifest, board: str, progres
     write_manifest(staging.folder, manifest)
     with progress.step("check the emitted file"):
         findings, check_peak = run_checks(open_artifact(staging.folder), board=board)
-    manifest = replace(
-        manifest,
-        methods=tuple(_checked(entry, findings) for entry in manifest.methods),
-        findings=tuple(findings),
-        timings=_timings(progress, check_peak),
-    )
+    manifest = replace(manifest.checked(findings), timings=Timings.of(progress, check_peak))
     write_manifest(staging.folder, manifest)
     failed = [f for f in findings if not f.passed]
     path = staging.publish(".failed" if failed else "")
@@ -248,173 +219,3 @@ def _check_and_publish(staging: Staging, manifest: Manifest, board: str, progres
             f" {path}:\n{lines}"
         )
     return Artifact(path, manifest, str(path))
-
-
-def _timings(progress: Progress, check_peak_rss_bytes: int | None = None) -> Timings:
-    taken = progress.timings()
-    steps = tuple(StepTime(**step) for step in taken["steps"])
-    return Timings(steps, taken["wall_s"], taken["peak_rss_bytes"], check_peak_rss_bytes)
-
-
-def _checked(entry: MethodEntry, findings: list[Finding]) -> MethodEntry:
-    """With what the findings verified: ranges from sizes that ran right, memory from the
-    program.
-    """
-    mine = [f for f in findings if f.method == entry.name]
-    planned = [f.details["planned_bytes"] for f in mine if f.check == "memory"]
-    right = {f.details.get("case") for f in mine if f.check == "numerics" and f.passed}
-    dims = []
-    for dim in entry.dims:
-        sizes = sorted({case.sizes[dim.name] for case in entry.cases if case.id in right})
-        dims.append(replace(dim, verified=(sizes[0], sizes[-1]) if sizes else None, sizes=tuple(sizes)))
-    return replace(entry, dims=tuple(dims), planned_memory_bytes=planned[0] if planned else None)
-
-
-def _refuse_unfit(board: Board, forecasts: Mapping[str, Forecast]) -> None:
-    """Raise UsageError where a method is going to take more than the board has."""
-    for name, each in forecasts.items():
-        if each.weight_bytes > board.file_limit_bytes:
-            raise UsageError(
-                f"'{name}' does not fit {board.name}: its weights are {each.weight_bytes / 1e6:.0f} MB, a"
-                f" file may have {board.file_limit_bytes / 1e6:.0f} MB."
-            )
-        if each.peak_bytes > board.peak_limit_bytes:
-            raise UsageError(
-                f"'{name}' does not fit {board.name}: at its greatest sizes it is going to take"
-                f" {each.peak_bytes / 1e6:.0f} MB ({each.live_bytes / 1e6:.0f} MB of them activations),"
-                f" {board.peak_limit_bytes / 1e6:.0f} MB are allowed. Lower its greatest sizes (--batch), or"
-                " take a smaller variant."
-            )
-
-
-def _recipes(
-    targets: Sequence[str], precision: str, settings: Mapping[str, str | bool | None], board: Board | None
-) -> list[Recipe]:
-    """The recipe of each target, with those settings that are given, or else the board's.
-
-    Raises UsageError for what this machine, target or board cannot do.
-    """
-    if len(set(targets)) < len(targets):
-        raise UsageError(f"A target is given twice: {', '.join(targets)}.")
-    given = {name: value for name, value in settings.items() if value is not None}
-    for target in targets:
-        if board is not None and target not in board.targets:
-            raise UsageError(
-                f"The board {board.name} does not run {target}; it runs {', '.join(board.targets)}."
-            )
-    defaults = {"cpu_isa": board.cpu_isa} if board is not None and board.cpu_isa else {}
-    recipes = [catalog.recipe(target, precision, defaults | given) for target in targets]
-    unknown = given.keys() - {name for recipe in recipes for name in recipe.settings}
-    if unknown:
-        raise UsageError(
-            f"{', '.join(targets)} has no setting"
-            f" {', '.join('--' + name.replace('_', '-') for name in sorted(unknown))}."
-        )
-    for recipe in recipes:
-        recipe.require()
-    return recipes
-
-
-def _without(passes: list[tuple], names: tuple[str, ...]) -> list[tuple]:
-    """The passes of each recipe without those `names`."""
-    known = dict.fromkeys(p.__name__ for each in passes for p in each)
-    for name in names:
-        if name not in known:
-            raise UsageError(f"This recipe has no pass '{name}' to skip. It has: {', '.join(known)}.")
-    return [tuple(p for p in each if p.__name__ not in names) for each in passes]
-
-
-def _dims(found: Model, batch: str | None) -> dict[str, Dim]:
-    dims = {d.name: d for d in found.dims}
-    if batch is not None:
-        if "batch" not in dims:
-            raise UsageError(f"{found.name} has no batch dimension; it has: {', '.join(dims) or 'none'}.")
-        dims["batch"] = Dim.parse("batch", batch)
-    return dims
-
-
-def _tolerance(found: Model, precision: str) -> Tolerance:
-    if precision not in found.tolerances:
-        raise UsageError(
-            f"{found.name} declares no tolerance for {precision}; it has: {', '.join(found.tolerances)}."
-        )
-    return found.tolerances[precision]
-
-
-def _folder_name(asked: str, found: Model) -> str:
-    """The name as the user typed it, unless it is a path."""
-    return found.name if ":" in asked else asked
-
-
-def _capture(method: Method) -> Captured:
-    from edgeexport.compiler.capture import capture
-
-    return capture(method)
-
-
-def _rewrite(captured: Captured, passes: tuple):
-    from edgeexport.artifact.program_state import copied
-    from edgeexport.compiler.rewrite import run_passes
-
-    return run_passes(copied(captured.program), passes)
-
-
-def _method_entry(
-    method: Method,
-    source: _Source,
-    reports: list[PassReport],
-    emitted: Delegation | Compiled,
-    tolerance: Tolerance,
-) -> MethodEntry:
-    captured, forecast = source.captured[method.name], source.forecasts[method.name]
-    return MethodEntry(
-        name=method.name,
-        inputs=tuple(InputEntry.of(spec) for spec in method.inputs),
-        outputs=tuple(
-            OutputEntry(**vars(spec), dtype=dtype, shape_at_least=shape)
-            for spec, (dtype, shape) in zip(method.outputs, source.recorded.outputs[method.name])
-        ),
-        dims=tuple(DimEntry(d.name, (d.min, d.max)) for d in method.dims),
-        state=_state(captured),
-        capture=CaptureFacts(captured.mode, captured.strict_failure),
-        passes=tuple(reports),
-        delegation=emitted if isinstance(emitted, Delegation) else None,
-        compiled=emitted if isinstance(emitted, Compiled) else None,
-        forecast=MemoryForecast(forecast.weight_bytes, forecast.live_bytes, forecast.peak_bytes),
-        planned_memory_bytes=None,
-        planned_limit_bytes=method.planned_limit_bytes,
-        tolerance=tolerance,
-        cases=source.recorded.cases[method.name],
-    )
-
-
-def _state(captured: Captured) -> tuple[StateEntry, ...]:
-    """The buffers that a call changes and a later call sees, with the dtype and shape of each."""
-    program = captured.program
-    tensors = {
-        name: program.state_dict.get(name, program.constants.get(name))
-        for name in program.graph_signature.buffers_to_mutate.values()
-    }
-    return tuple(
-        StateEntry(n, str(t.dtype).removeprefix("torch."), tuple(t.shape)) for n, t in sorted(tensors.items())
-    )
-
-
-def _weight_bytes(methods: tuple[Method, ...]) -> int:
-    """Bytes of the distinct parameters of all methods: what an fp32 file cannot be smaller than."""
-    parameters = {p.data_ptr(): p.numel() * p.element_size() for m in methods for p in m.module.parameters()}
-    return sum(parameters.values())
-
-
-def _versions() -> Mapping[str, str]:
-    found = {
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "machine": platform.machine(),
-    }
-    for package in PACKAGES:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            found[package] = "not installed"
-    return found

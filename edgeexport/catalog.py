@@ -11,10 +11,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from edgeexport import pipelines
 from edgeexport.artifact import targets
 from edgeexport.artifact.targets import literal
 from edgeexport.errors import UnknownName, UsageError
-from edgeexport.method import Model
+from edgeexport.method import Model, Pipeline
 
 if TYPE_CHECKING:
     from edgeexport.compiler.edge_lowering import EdgeRecipe
@@ -95,14 +96,36 @@ def _require_target(target: str, precision: str) -> None:
         raise UnknownName(f"precision of {target}", precision, known)
 
 
+def original(asked: str, named: str | None) -> Model:
+    """The model that an artifact was built from: one of the catalogue, or the one that the user
+    `named`.
+
+    What a manifest says the user asked for is data: code of the user's own is never found through
+    it. Raises UsageError.
+    """
+    if named is None and ":" in asked:
+        raise UsageError(
+            f"This artifact was built from code of its own ({asked}), which nothing but you may name: give"
+            f" --model {asked} if you trust that code."
+        )
+    return model(named or asked)
+
+
+def pipeline(name: str) -> Pipeline:
+    """A pipeline by name, or a user's own as `package.module:OBJECT` or `path/file.py:OBJECT`.
+
+    Raises UnknownName, UsageError.
+    """
+    if ":" not in name:
+        return pipelines.pipeline(name)
+    found = _users_object(name)
+    if not isinstance(found, Pipeline):
+        raise UsageError(f"'{name}' is a {type(found).__name__}; an edgeexport.method.Pipeline is needed.")
+    return found
+
+
 def _users_own(name: str) -> Model:
-    place, _, attribute = name.rpartition(":")
-    try:
-        found = getattr(_module(place), attribute)
-    except (ImportError, FileNotFoundError) as error:
-        raise UsageError(f"'{name}': {place} cannot be imported ({error}).") from error
-    except AttributeError as error:
-        raise UsageError(f"'{name}': {place} has no '{attribute}'.") from error
+    found = _users_object(name)
     found = found() if callable(found) and not isinstance(found, Model) else found
     if not isinstance(found, Model):
         raise UsageError(
@@ -110,6 +133,16 @@ def _users_own(name: str) -> Model:
             " needed."
         )
     return found
+
+
+def _users_object(name: str) -> Any:
+    place, _, attribute = name.rpartition(":")
+    try:
+        return getattr(_module(place), attribute)
+    except (ImportError, FileNotFoundError) as error:
+        raise UsageError(f"'{name}': {place} cannot be imported ({error}).") from error
+    except AttributeError as error:
+        raise UsageError(f"'{name}': {place} has no '{attribute}'.") from error
 
 
 def _module(place: str):

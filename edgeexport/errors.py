@@ -1,14 +1,16 @@
 """What can go wrong, and what the command line answers with.
 
-    EdgeExportError ├── UsageError          exit 2: what was asked for cannot be done as asked │
-    ├── UnknownName         a model, target or precision that does not exist (the nearest is named)
-    │   ├── WeightsError        a checkpoint that is missing, damaged, of another model, or carries
-    code │   ├── InputError          a tensor or a file that a method or pipeline does not take │
-    └── ArtifactError       a folder that is not an artifact, is damaged, exists already or cannot
-    be written ├── CaptureError        exit 1: torch.export gave no program that may be used ├──
-    RewriteError        exit 1: a pass broke the program ├── LoweringError       exit 1: the backend
-    refused the program ├── RuntimeFault        exit 1: the runtime refused or failed to run an
-    emitted file └── CheckFailed         exit 1: the artifact was built, and a check of it failed
+    EdgeExportError
+    ├── UsageError          exit 2: what was asked for cannot be done as asked
+    │   ├── UnknownName         a model, target or precision that does not exist (with the nearest)
+    │   ├── WeightsError        a checkpoint that is missing, damaged, of another model, or code
+    │   ├── InputError          a tensor or a file that a method or pipeline does not take
+    │   └── ArtifactError       a folder that is no artifact, is damaged, exists, or is not writable
+    ├── CaptureError        exit 1: torch.export gave no program that may be used
+    ├── RewriteError        exit 1: a pass broke the program
+    ├── LoweringError       exit 1: the backend refused the program
+    ├── RuntimeFault        exit 1: the runtime refused or failed to run an emitted file
+    └── CheckFailed         exit 1: the artifact was built, and a check of it failed
 
 Every message says what was wrong, where, and what to do. Exceptions of other
 libraries are translated where they are called, from ``foreign_errors``.

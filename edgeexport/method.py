@@ -260,7 +260,8 @@ class Model:
 
     `prepare` is what an app needs beside the program: normalisation, labels, sizes. It goes into
     the manifest. `assets` are files that it needs, by name, with their content: a tokenizer. They
-    go into the artifact.
+    go into the artifact. `pipelines` are the names of those that its programs can run
+    (edgeexport.pipelines), the one that people mean first.
     """
 
     name: str
@@ -271,7 +272,7 @@ class Model:
     dims: tuple[Dim, ...]
     tolerances: Mapping[str, Tolerance]
     assets: Callable[[Weights], Mapping[str, bytes]] = lambda weights: {}
-    pipeline: Pipeline | None = None
+    pipelines: tuple[str, ...] = ()
     prepare: Mapping[str, Any] = field(default_factory=dict)
 
 

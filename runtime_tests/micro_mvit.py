@@ -3,8 +3,8 @@ trained in minutes.
 
 It is built as any user's own model is, with the weights that `scripts/train-micro mvit` made:
 
-    edgeexport build runtime_tests/micro_mvit.py:MODEL --weights
-    runtime_tests/micro/mvit.safetensors
+    edgeexport build runtime_tests/micro_mvit.py:MODEL \\
+        --weights runtime_tests/micro/mvit.safetensors
 """
 
 from dataclasses import replace

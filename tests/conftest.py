@@ -9,6 +9,7 @@ import os
 import platform
 import shutil
 import sys
+import tempfile
 from importlib import metadata
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ["XDG_STATE_HOME"] = str(Path(tempfile.gettempdir()) / "edgeexport-tests")  # logs of commands
 
 TOY = f"{Path(__file__).parent / 'toy.py'}:MODEL"
 TOY_TEXT = f"{Path(__file__).parent / 'toy_text.py'}:MODEL"

@@ -15,6 +15,7 @@ ORDER = (
     "__main__",
     "cli",
     "build",
+    "request",
     "ship",
     "verify",
     "catalog",
@@ -27,6 +28,7 @@ ORDER = (
     "method",
     "samplers",
     "progress",
+    "text",
     "errors",
 )
 """The rooms, and the files beside them, from the command line down: what stands further left

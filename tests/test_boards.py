@@ -95,7 +95,7 @@ def test_what_fits_and_what_does_not(toy_artifact, own):
     assert (
         failed.method == "classify"
         and "lacks XnnpackBackend" in failed.message
-        and failed.limit.startswith("<= 0 MB")
+        and failed.limit.startswith("<= 100 bytes")
     )
     own("file_bytes = 1_000_000_000", "file_bytes = 10")
     assert len([f for f in fit(toy_artifact.path, path) if not f.passed]) == 2

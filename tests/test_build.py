@@ -1,6 +1,7 @@
 """The whole story on a toy model: right, failing its checks, interrupted."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from conftest import TOY
 
 import edgeexport
 from edgeexport.artifact.folder import open_artifact
+from edgeexport.build import build_targets
 from edgeexport.errors import ArtifactError, CheckFailed, LoweringError, RuntimeFault, UnknownName, UsageError
 
 PLACE = TOY.rpartition(":")[0]
@@ -58,9 +60,21 @@ def test_a_static_model_and_one_batch(tmp_path):
     assert one.methods["classify"]["dims"][0]["verified"] == [1, 1]
 
 
+def test_a_module_without_weights_builds_for_every_target(tmp_path):
+    outs = [tmp_path / target for target in ("xnnpack", "aoti")]
+    built = build_targets(
+        f"{PLACE}:weightless", targets=("xnnpack", "aoti"), weights="random", batch="1:3", outs=outs
+    )
+    for artifact, check in zip(built, ("memory", "package_size")):
+        assert artifact.manifest["weights"]["size_bytes"] == 0
+        (finding,) = [f for f in artifact.manifest["findings"] if f["check"] == check and not f["method"]]
+        assert finding["passed"] and "the model has no weights" in finding["measured"]
+        assert finding["limit"].endswith("<= 262 kB")
+
+
 @pytest.mark.parametrize("name", ["impossible", "wrong"])
 def test_a_failing_check_keeps_the_artifact_under_a_name_that_says_so(tmp_path, name):
-    with pytest.raises(CheckFailed, match="allowed: (max abs|<= 0 MB)") as raised:
+    with pytest.raises(CheckFailed, match="allowed: (max abs|<= 1 byte)") as raised:
         edgeexport.build(f"{PLACE}:{name}", weights="random", out=tmp_path / "out")
     assert raised.value.exit_code == 1
     assert not (tmp_path / "out").exists()
@@ -93,9 +107,7 @@ def test_check_finds_a_program_that_says_something_else(toy_copy):
 
 
 def test_a_crash_of_the_checking_process_is_a_finding(toy_copy, monkeypatch):
-    from edgeexport.verify import checks
-
-    monkeypatch.setattr(checks.sys, "executable", "/bin/false")
+    monkeypatch.setattr(sys, "executable", "/bin/false")
     (finding,) = edgeexport.check(toy_copy)
     assert not finding.passed and "exit code 1" in finding.measured
 

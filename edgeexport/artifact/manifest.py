@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Self
 
 from edgeexport.errors import ArtifactError
 from edgeexport.method import Dim, Finding, Input, Output, Source, Tolerance
+from edgeexport.progress import Progress
 from edgeexport.samplers import Sampler, sampler_from_json, sampler_to_json
 
 FORMAT = 1
@@ -240,6 +241,21 @@ class MethodEntry:
     tolerance: Tolerance
     cases: tuple[Case, ...]
 
+    def checked(self, findings: Sequence[Finding]) -> Self:
+        """With what the findings verified: ranges from sizes that ran right, memory from the
+        program.
+        """
+        mine = [f for f in findings if f.method == self.name]
+        planned = [f.details["planned_bytes"] for f in mine if f.check == "memory"]
+        right = {f.details.get("case") for f in mine if f.check == "numerics" and f.passed}
+        dims = []
+        for dim in self.dims:
+            sizes = tuple(sorted({case.sizes[dim.name] for case in self.cases if case.id in right}))
+            verified = (sizes[0], sizes[-1]) if sizes else None
+            dims.append(dataclasses.replace(dim, verified=verified, sizes=sizes))
+        planned_memory_bytes = planned[0] if planned else None
+        return dataclasses.replace(self, dims=tuple(dims), planned_memory_bytes=planned_memory_bytes)
+
     @property
     def ranges(self) -> dict[str, Dim]:
         """The dimensions by name: as verified where they were, else as asked for."""
@@ -265,6 +281,13 @@ class Timings:
     peak_rss_bytes: int
     check_peak_rss_bytes: int | None = may_lack()
 
+    @classmethod
+    def of(cls, progress: Progress, check_peak_rss_bytes: int | None = None) -> Self:
+        """What was taken so far."""
+        taken = progress.timings()
+        steps = tuple(StepTime(**step) for step in taken["steps"])
+        return cls(steps, taken["wall_s"], taken["peak_rss_bytes"], check_peak_rss_bytes)
+
 
 @dataclass(frozen=True)
 class Manifest:
@@ -284,6 +307,7 @@ class Manifest:
     files: Mapping[str, FileRecord]
     methods: tuple[MethodEntry, ...]
     prepare: Mapping[str, Any]
+    pipelines: tuple[str, ...] | None = may_lack()
     findings: tuple[Finding, ...]
     timings: Timings
 
@@ -296,6 +320,11 @@ class Manifest:
     def failed_checks(self) -> tuple[str, ...]:
         """The checks that have a failed finding."""
         return tuple(dict.fromkeys(f.check for f in self.findings if not f.passed))
+
+    def checked(self, findings: Sequence[Finding]) -> Self:
+        """With the findings, and what they verified."""
+        methods = tuple(entry.checked(findings) for entry in self.methods)
+        return dataclasses.replace(self, methods=methods, findings=tuple(findings))
 
     @classmethod
     def parse(cls, text: str, where: object) -> Self:

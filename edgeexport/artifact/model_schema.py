@@ -2,15 +2,16 @@
 for apps that have the file alone.
 
     {"classify": {
-        "inputs": [{"kind": "Tensor", "dtype": "float32", "name": "image", "meaning": "...", "unit":
-        null, "range": [-3, 3],
-                    "shape": [{"kind": "range", "range": {"min": 1, "max": 16, "step": 1}, "name":
-                    "batch"}, {"kind": "constant", "value": 3}, ...]}],
-        "outputs": [...], "runtimeConstraints": [{"kind": "equality", "dims": [{"paramSide":
-        "input", "tensorIdx": 0, "dimIdx": 0}, ...]}], "dims": [{"name": "batch", "asked": [1,
-        16]}], "state": []},
+        "inputs": [{"kind": "Tensor", "dtype": "float32", "name": "image", "meaning": "...",
+                    "unit": null, "range": [-3, 3],
+                    "shape": [{"kind": "range", "range": {"min": 1, "max": 16, "step": 1},
+                               "name": "batch"}, {"kind": "constant", "value": 3}, ...]}],
+        "outputs": [...],
+        "runtimeConstraints": [{"kind": "equality", "dims": [
+            {"paramSide": "input", "tensorIdx": 0, "dimIdx": 0}, ...]}],
+        "dims": [{"name": "batch", "asked": [1, 16]}], "state": []},
      "get_model_schema": {"inputs": [], "outputs": [{"kind": "String"}], "runtimeConstraints": [],
-     "about": {"prepare": {"mean": [...], "labels": [...]}, ...}}}
+        "about": {"prepare": {"mean": [...], "labels": [...]}, ...}}}
 
 `kind`, `dtype`, `shape` and `runtimeConstraints` are the format of react-native-executorch from its
 version 0.10 on, which calls the method when it loads a program and takes every entry for a method;

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from edgeexport import text
 from edgeexport.artifact import validated_json
 from edgeexport.cli import display, options
 from edgeexport.errors import UsageError
@@ -67,6 +68,11 @@ from edgeexport.errors import UsageError
     help="What runs a `.pte`; native is timed without Python.",
 )
 @click.option(
+    "--model",
+    metavar="MODEL",
+    help="The code that artifacts of a model of your own were built from, as in `build`: --against needs it.",
+)
+@click.option(
     "--board",
     metavar="NAME",
     help="The board at --at: a name of `boards/`, or the path of a TOML file of your own.",
@@ -96,6 +102,7 @@ def command(
     sizes,
     methods,
     runner,
+    model,
     board,
     at,
     out,
@@ -107,9 +114,8 @@ def command(
 
     \b
     Example:
-      edgeexport bench build/sam2/xnnpack-fp32 --against eager,compile,stock --threads 1 --size
-      points=1,3 edgeexport bench build/sam2/xnnpack-fp32 --board raspberry_pi_5 --at
-      ssh://pi@raspberrypi.local --threads 4
+      edgeexport bench build/sam2/xnnpack-fp32 --against eager,compile --size points=1,3
+      edgeexport bench build/sam2/xnnpack-fp32 --board raspberry_pi_5 --at ssh://pi@raspberrypi.local
     """
     from edgeexport.verify.bench import bench
 
@@ -126,6 +132,7 @@ def command(
         sizes=options.sizes(sizes),
         methods=methods,
         runner={"python": None}.get(runner, runner) if at is None else options.board_at(board, at),
+        model=model,
         progress=display.progress(quiet=as_json),
     )
     if out is not None:
@@ -183,9 +190,7 @@ def _print(found: dict) -> None:
             " rounds, likewise.",
             soft_wrap=True,
         )
-    table = display.table(
-        "Memory in MB", "artifact", "method", "before", "loaded", "steady", "at most", "planned"
-    )
+    table = display.table("Memory", "artifact", "method", "before", "loaded", "steady", "at most", "planned")
     for entry in found["memory"]:
         values = (
             entry[k]
@@ -198,7 +203,7 @@ def _print(found: dict) -> None:
             )
         )
         table.add_row(
-            entry["artifact"], entry["method"], *("" if v is None else f"{v / 1e6:.1f}" for v in values)
+            entry["artifact"], entry["method"], *("" if v is None else text.size(v) for v in values)
         )
     console.print(table)
 

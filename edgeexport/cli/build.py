@@ -6,14 +6,30 @@ from pathlib import Path
 
 import click
 
+from edgeexport import text
+from edgeexport.artifact.targets import targets
 from edgeexport.cli import display
+
+
+def _settings(command):
+    """An option for each setting that a target has."""
+    by_name = {}
+    for target in targets().values():
+        for setting in target.settings:
+            by_name.setdefault(setting.name, []).append((target.name, setting))
+    for name, found in reversed(by_name.items()):
+        _, setting = found[0]
+        text = f"{', '.join(target for target, _ in found)}: {setting.help}"
+        kind = {"metavar": setting.metavar} if setting.metavar else {"is_flag": True}
+        command = click.option(f"--{name.replace('_', '-')}", help=text, **kind)(command)
+    return command
 
 
 @click.command(name="build")
 @click.argument("model")
 @click.option(
     "--target",
-    "targets",
+    "wanted",
     multiple=True,
     default=("xnnpack",),
     show_default=True,
@@ -30,23 +46,7 @@ from edgeexport.cli import display
     help="Weights: released ones, seeded random ones, or a checkpoint file.",
 )
 @click.option("--batch", metavar="MIN:MAX", help="Range of the batch dimension.  [default: the model's own]")
-@click.option(
-    "--cpu-isa",
-    metavar="LEVEL",
-    help=(
-        "aoti: instructions that the server's CPU has: x86-64-v3 (from 2013 on), x86-64-v4 (AVX-512), native."
-        "  [default: x86-64-v3]"
-    ),
-)
-@click.option("--device", metavar="cpu|cuda", help="aoti: where it runs.  [default: cpu]")
-@click.option(
-    "--etrecord",
-    is_flag=True,
-    help=(
-        "xnnpack: keep an ETRecord of each method, for ExecuTorch's Inspector; it holds the method's weights"
-        " once more."
-    ),
-)
+@_settings
 @click.option(
     "--board",
     metavar="NAME",
@@ -70,7 +70,7 @@ from edgeexport.cli import display
 @click.option(
     "--json", "as_json", is_flag=True, help="Print the manifest as JSON; a list of them for several targets."
 )
-def command(model: str, targets: tuple[str, ...], outs: tuple[Path, ...], as_json: bool, **options) -> None:
+def command(model: str, wanted: tuple[str, ...], outs: tuple[Path, ...], as_json: bool, **options) -> None:
     """Build MODEL for a target, check the emitted file, and write the artifact folder.
 
     MODEL is a name from `edgeexport models`, or your own as pkg.module:OBJECT or file.py:OBJECT.
@@ -84,15 +84,15 @@ def command(model: str, targets: tuple[str, ...], outs: tuple[Path, ...], as_jso
     from edgeexport import catalog
     from edgeexport.errors import UsageError
 
-    catalog.require(model, targets, options["precision"])
-    if outs and len(outs) != len(targets):
+    catalog.require(model, wanted, options["precision"])
+    if outs and len(outs) != len(wanted):
         raise UsageError(
-            f"{len(targets)} targets need {len(targets)} folders: give --out once a target, or not at all."
+            f"{len(wanted)} targets need {len(targets)} folders: give --out once a target, or not at all."
         )
     from edgeexport.build import build_targets
 
     artifacts = build_targets(
-        model, targets=targets, outs=outs or None, progress=display.progress(quiet=as_json), **options
+        model, targets=wanted, outs=outs or None, progress=display.progress(quiet=as_json), **options
     )
     if as_json:
         manifests = [artifact.manifest.to_json() | {"path": str(artifact.path)} for artifact in artifacts]
@@ -112,5 +112,5 @@ def _print(artifact) -> None:
         )
     peak = max(timings.peak_rss_bytes, timings.check_peak_rss_bytes or 0)
     console.print(
-        f"Built {artifact.path} in {timings.wall_s:.0f} s, peak memory {peak / 1e9:.1f} GB.", soft_wrap=True
+        f"Built {artifact.path} in {timings.wall_s:.0f} s, peak memory {text.size(peak)}.", soft_wrap=True
     )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from edgeexport import text
 from edgeexport.cli import display
 
 
@@ -40,4 +41,4 @@ def command(artifacts: tuple[Path, ...], out: Path | None, force: bool, as_json:
     if as_json:
         display.print_json({"path": str(path), "size_bytes": size_bytes, "artifacts": names})
     else:
-        click.echo(f"Bundled {', '.join(names)} in {path} ({size_bytes / 1e6:.1f} MB).")
+        click.echo(f"Bundled {', '.join(names)} in {path} ({text.size(size_bytes)}).")

@@ -58,9 +58,10 @@ def command(
 
     \b
     Example:
-      edgeexport check build/sam2/xnnpack-fp32 edgeexport check build/sam2/xnnpack-fp32 --runner
-      native edgeexport check build/sam2/xnnpack-fp32 --board raspberry_pi_5 --emulate edgeexport
-      check build/sam2/xnnpack-fp32 --board raspberry_pi_5 --at ssh://pi@raspberrypi.local
+      edgeexport check build/sam2/xnnpack-fp32
+      edgeexport check build/sam2/xnnpack-fp32 --runner native
+      edgeexport check build/sam2/xnnpack-fp32 --board raspberry_pi_5 --emulate
+      edgeexport check build/sam2/xnnpack-fp32 --board raspberry_pi_5 --at ssh://pi@pi.local
     """
     from edgeexport.artifact.folder import open_artifacts
     from edgeexport.artifact.manifest import to_json

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from edgeexport import text
 from edgeexport.cli import display
 
 
@@ -47,13 +48,13 @@ def command(artifacts: tuple[str, ...], out: Path, as_json: bool, **options) -> 
     files = made.manifest["files"]
     for name, program in made.manifest["programs"].items():
         parts = [program["program"], *program["data"], *filter(None, [program["tokenizer"]])]
-        sizes = ", ".join(f"{part} {files[part]['size_bytes'] / 1e6:.2f} MB" for part in parts)
+        sizes = ", ".join(f"{part} {text.size(files[part]['size_bytes'])}" for part in parts)
         click.echo(
             f"{name}: {sizes}; {program['equal_calls']} calls equal to the whole program's, to the last bit."
         )
     total = sum(facts["size_bytes"] for facts in files.values())
     whole = sum(program["made_of"]["size_bytes"] for program in made.manifest["programs"].values())
     click.echo(
-        f"Written to {out}: {total / 1e6:.1f} MB in {len(files)} files (whole, the programs are"
-        f" {whole / 1e6:.1f} MB). {MANIFEST} says what belongs together."
+        f"Written to {out}: {text.size(total)} in {len(files)} files (whole, the programs are"
+        f" {text.size(whole)}). {MANIFEST} says what belongs together."
     )

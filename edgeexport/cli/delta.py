@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from edgeexport import text
 from edgeexport.cli import display
 
 
@@ -38,21 +39,21 @@ def command(old: Path, new: Path, as_json: bool) -> None:
         display.print_json(dataclasses.asdict(found) | totals)
         return
     console, same = display.console(), [file for file in found.files if not file.download_bytes]
-    table = display.table(None, "file", "size in MB", "to download", "weights in it that OLD has")
+    table = display.table(None, "file", "size", "to download", "weights in it that OLD has")
     for file in found.files:
         if file.download_bytes:
             table.add_row(
                 display.plain(file.name),
-                f"{file.size_bytes / 1e6:.3f}",
-                f"{file.download_bytes / 1e6:.3f}",
-                f"{file.known_bytes / 1e6:.3f}" if file.known_bytes else "",
+                text.size(file.size_bytes),
+                text.size(file.download_bytes),
+                text.size(file.known_bytes) if file.known_bytes else "",
             )
     if table.row_count:
         console.print(table)
     console.print(
-        f"{len(same)} files are the same, {sum(file.size_bytes for file in same) / 1e6:.3f} MB. Gone:"
+        f"{len(same)} files are the same, {text.size(sum(file.size_bytes for file in same))}. Gone:"
         f" {', '.join(found.gone) or 'nothing'}.",
         soft_wrap=True,
         markup=False,
     )
-    console.print(f"To download: {found.download_bytes / 1e6:.3f} of {found.size_bytes / 1e6:.3f} MB.")
+    console.print(f"To download: {text.size(found.download_bytes)} of {text.size(found.size_bytes)}.")

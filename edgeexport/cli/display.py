@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from edgeexport.cli import log
 from edgeexport.progress import Progress
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ def progress(quiet: bool) -> Progress:
         return Progress()
     from rich.console import Console
 
-    console = Console(stderr=True, highlight=False)
+    console = Console(file=log.terminal(), highlight=False)
     if not console.is_terminal:
         return Progress(on_end=lambda name, seconds: console.print(f"  {name}: {seconds:.1f} s"))
     return _live(console)
@@ -40,6 +41,7 @@ def _live(console) -> Progress:
                 TimeElapsedColumn(),
                 console=console,
                 transient=True,
+                redirect_stderr=not log.is_apart(),
             )
         )
         live[-1].start()

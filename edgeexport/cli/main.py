@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
@@ -9,7 +10,8 @@ from importlib import metadata
 
 import click
 
-from edgeexport.errors import EdgeExportError
+from edgeexport.cli import log
+from edgeexport.errors import EdgeExportError, UsageError
 from edgeexport.progress import stop_on_interrupt
 
 COMMANDS = {
@@ -29,6 +31,10 @@ COMMANDS = {
     "operators": "List what programs need of a runtime, and check one for it.",
     "show": "Show what an artifact, or any .pte, takes, returns and needs.",
 }
+
+
+SERVER = "serve"
+"""The command whose logs are its output: they stay on the terminal."""
 
 
 class LazyGroup(click.Group):
@@ -72,26 +78,32 @@ def cli() -> None:
 
 def main() -> None:
     """Entry point: translates our errors into a message and an exit code."""
-    _quiet_libraries()
     stop_on_interrupt()
-    try:
-        cli(standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
-    except EdgeExportError as error:
-        click.echo(f"Error: {error}", err=True)
-        sys.exit(error.exit_code)
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("Stopped; nothing half-written was left.", err=True)
-        sys.exit(130)
-    except BrokenPipeError:
-        sys.stdout = open(os.devnull, "w")  # the reader went away (head, less); Python flushes at exit
-        sys.exit(0)
+    everything = os.environ.get("EDGEEXPORT_LOG") == "debug" or sys.argv[1:2] == [SERVER]
+    with contextlib.nullcontext() if everything else log.libraries_apart() as log_path:
+        _set_up_logging()
+        try:
+            cli(standalone_mode=False)
+        except click.ClickException as error:
+            error.show(file=log.terminal())
+            sys.exit(error.exit_code)
+        except EdgeExportError as error:
+            click.echo(f"Error: {error}", file=log.terminal())
+            if error.exit_code != UsageError.exit_code and log.has_content(log_path):
+                click.echo(f"What the libraries said of it is in {log_path}.", file=log.terminal())
+            sys.exit(error.exit_code)
+        except (click.Abort, KeyboardInterrupt):
+            click.echo("Stopped; nothing half-written was left.", file=log.terminal())
+            sys.exit(130)
+        except BrokenPipeError:
+            sys.stdout = open(os.devnull, "w")  # the reader went away (head, less); Python flushes at exit
+            sys.exit(0)
 
 
-def _quiet_libraries() -> None:
-    """Libraries log what only their developers can use; EDGEEXPORT_LOG=debug shows it."""
+def _set_up_logging() -> None:
+    """Libraries log what only their developers can use: it goes to a file, or else only errors are
+    shown; EDGEEXPORT_LOG=debug shows all.
+    """
     import logging
     import warnings
 
@@ -101,6 +113,10 @@ def _quiet_libraries() -> None:
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     logging.basicConfig(level=logging.ERROR)
+    warnings.filterwarnings("ignore")
+    if log.is_apart():
+        logging.getLogger("edgeexport").setLevel(logging.INFO)
+        return
     # By name and not by logging.disable(), which would also silence the reasons that the
     # partitioner logs.
     for name in (
@@ -114,4 +130,3 @@ def _quiet_libraries() -> None:
         "root",
     ):
         logging.getLogger(name).setLevel(logging.ERROR)
-    warnings.filterwarnings("ignore")

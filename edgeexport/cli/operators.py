@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from edgeexport import text
 from edgeexport.cli import display
 from edgeexport.errors import CheckFailed
 
@@ -102,7 +103,7 @@ def _print(wanted, verdicts, measured, yaml_file: Path | None) -> None:
         names = "all names are there" if not verdict.missing else f"not there: {', '.join(verdict.missing)}"
         console.print(
             f"{display.verdict(not verdict.missing)} {verdict.machine}, {len(verdict.libraries)} libraries,"
-            f" {verdict.size_bytes / 1e6:.1f} MB: {names}",
+            f" {text.size(verdict.size_bytes)}: {names}",
             soft_wrap=True,
         )
     if verdicts:
@@ -116,16 +117,10 @@ def _print(wanted, verdicts, measured, yaml_file: Path | None) -> None:
 def _print_size(console, measured) -> None:
     table = display.table("A runtime for x86-64 (estimate)", "part", "with these operators", "with all")
     for name, size in measured.library_bytes.items():
-        table.add_row(name, f"{size / 1e3:.0f} kB", f"{size / 1e3:.0f} kB")
+        table.add_row(name, text.size(size), text.size(size))
     for name, size in measured.kernel_code_bytes.items():
-        table.add_row(
-            f"kernels of {name}",
-            f"{size / 1e3:.0f} kB",
-            f"{measured.kernel_library_bytes[name] / 1e3:.0f} kB",
-        )
-    table.add_row(
-        "together", f"{measured.estimated_bytes / 1e6:.2f} MB", f"{measured.everything_bytes / 1e6:.2f} MB"
-    )
+        table.add_row(f"kernels of {name}", text.size(size), text.size(measured.kernel_library_bytes[name]))
+    table.add_row("together", text.size(measured.estimated_bytes), text.size(measured.everything_bytes))
     console.print(table)
     console.print(
         "Kernels: their code that can be reached, for every dtype, in executorch's package; a build for these"

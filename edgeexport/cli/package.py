@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from edgeexport import text
 from edgeexport.cli import display
 
 
@@ -77,6 +78,6 @@ def command(artifact: Path, platform: str, as_json: bool, **options) -> None:
         return
     click.echo(f"Packaged in {made.path} ({made.app_id}). Its README.md says how to go on.")
     for file in made.files:
-        click.echo(f"Written: {file} ({file.stat().st_size / 1e6:.1f} MB).")
+        click.echo(f"Written: {file} ({text.size(file.stat().st_size)}).")
     for note in made.notes:
         click.echo(f"Note: {note}")

@@ -40,8 +40,7 @@ def command(
 
     \b
     Example:
-      edgeexport parity build/whisper/xnnpack-fp32 build/whisper/aoti-fp32 --out
-      build/whisper/parity
+      edgeexport parity build/whisper/xnnpack-fp32 build/whisper/aoti-fp32 --out parity
     """
     from edgeexport.verify.parity import FILES, parity, write
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from edgeexport import text
 from edgeexport.cli import display
 
 FILE = click.Path(path_type=Path)
@@ -49,9 +50,9 @@ def command(
 
     \b
     Example:
-      edgeexport report build/sam2/xnnpack-fp32 edgeexport check build/sam2/xnnpack-fp32 --board
-      raspberry_pi_5 --json > pi.json edgeexport report build/sam2/xnnpack-fp32 build/sam2/aoti-fp32
-      --findings pi.json --out sam2.html
+      edgeexport report build/sam2/xnnpack-fp32
+      edgeexport check build/sam2/xnnpack-fp32 --board raspberry_pi_5 --json > pi.json
+      edgeexport report build/sam2/xnnpack-fp32 --findings pi.json --out sam2.html
     """
     from edgeexport.verify.report import report
 
@@ -60,4 +61,4 @@ def command(
     if as_json:
         display.print_json({"path": str(path), "size_bytes": path.stat().st_size})
     else:
-        click.echo(f"Written: {path} ({path.stat().st_size / 1e3:.0f} kB)")
+        click.echo(f"Written: {path} ({text.size(path.stat().st_size)})")

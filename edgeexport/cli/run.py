@@ -13,9 +13,18 @@ from edgeexport.errors import UsageError
 @click.command(name="run", context_settings={"ignore_unknown_options": True}, add_help_option=False)
 @click.argument("artifact", type=click.Path(path_type=Path), required=False)
 @click.argument("rest", nargs=-1, type=click.UNPROCESSED)
+@click.option(
+    "--pipeline",
+    "chosen",
+    metavar="NAME",
+    help=(
+        "A pipeline of the artifact's, or one of your own as pkg.module:OBJECT or file.py:OBJECT."
+        "  [default: the first that the artifact names]"
+    ),
+)
 @click.pass_context
-def command(ctx: click.Context, artifact: Path | None, rest: tuple[str, ...]) -> None:
-    """Run ARTIFACT on real input. `edgeexport run ARTIFACT --help` lists what its model takes.
+def command(ctx: click.Context, artifact: Path | None, rest: tuple[str, ...], chosen: str | None) -> None:
+    """Run ARTIFACT on real input. `edgeexport run ARTIFACT --help` lists what its pipeline takes.
 
     \b
     Example:
@@ -29,13 +38,15 @@ def command(ctx: click.Context, artifact: Path | None, rest: tuple[str, ...]) ->
     from edgeexport.artifact.folder import open_artifact
 
     opened = open_artifact(artifact)
-    pipeline = catalog.model(opened.manifest.model.asked).pipeline
-    if pipeline is None:
+    names = opened.manifest.pipelines or ()
+    if not (chosen or names):
         raise UsageError(
             f"{opened.manifest.model.name} has no pipeline: call its methods with tensors through"
-            " edgeexport.open()."
+            " edgeexport.open(), or name a pipeline with --pipeline."
         )
-    _command(opened, pipeline).main([*rest], prog_name=f"edgeexport run {artifact}", standalone_mode=False)
+    _command(opened, catalog.pipeline(chosen or names[0])).main(
+        [*rest], prog_name=f"edgeexport run {artifact}", standalone_mode=False
+    )
 
 
 def _command(opened, pipeline) -> click.Command:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from edgeexport import text
 from edgeexport.cli import display
 
 if TYPE_CHECKING:
@@ -59,11 +60,11 @@ def _print_head(console, manifest: Manifest) -> None:
     )
     console.print(f"  source {model.source.repository} ({model.source.licence})", soft_wrap=True)
     console.print(
-        f"  weights {weights.origin}, {weights.size_bytes / 1e6:.1f} MB, sha256 {weights.sha256[:16]}...",
+        f"  weights {weights.origin}, {text.size(weights.size_bytes)}, sha256 {weights.sha256[:16]}...",
         soft_wrap=True,
     )
     for name, file in manifest.files.items():
-        console.print(f"  file {name}: {file.size_bytes / 1e6:.1f} MB, sha256 {file.sha256[:16]}...")
+        console.print(f"  file {name}: {text.size(file.size_bytes)}, sha256 {file.sha256[:16]}...")
     console.print("  versions " + ", ".join(f"{k} {v}" for k, v in manifest.versions.items()), soft_wrap=True)
 
 
@@ -103,13 +104,13 @@ def _print_method(console, method: MethodEntry) -> None:
     if delegation := method.delegation:
         console.print(
             f"  {delegation.delegates} delegates with {delegation.delegated_nodes} nodes; planned"
-            f" memory {(method.planned_memory_bytes or 0) / 1e6:.1f} MB"
+            f" memory {text.size(method.planned_memory_bytes or 0)}"
         )
         for kind in delegation.outside:
             console.print(f"  outside: {kind.count} x {kind.operator} ({kind.reason})", soft_wrap=True)
     if compiled := method.compiled:
         console.print(
-            f"  compiled in {compiled.compile_s:.0f} s, library {compiled.library_bytes / 1e6:.1f} MB"
+            f"  compiled in {compiled.compile_s:.0f} s, library {text.size(compiled.library_bytes)}"
         )
     if method.capture.strict_failure:
         console.print(
@@ -140,13 +141,13 @@ def _show_program(path: Path, as_json: bool) -> None:
 
 def _print_file(console, contents) -> None:
     console.print(
-        f"[bold]{contents.file}[/bold]: {contents.size_bytes / 1e6:.2f} MB, read from the file alone",
+        f"[bold]{contents.file}[/bold]: {text.size(contents.size_bytes)}, read from the file alone",
         soft_wrap=True,
     )
     console.print(
-        f"  program {contents.flatbuffer_bytes / 1e3:.1f} kB, its constants"
-        f" {contents.constant_bytes / 1e6:.2f} MB, {contents.named} weights of delegates"
-        f" {contents.named_bytes / 1e6:.2f} MB, first values of state {contents.state_bytes / 1e6:.2f} MB",
+        f"  program {text.size(contents.flatbuffer_bytes)}, its constants"
+        f" {text.size(contents.constant_bytes)}, {contents.named} weights of delegates"
+        f" {text.size(contents.named_bytes)}, first values of state {text.size(contents.state_bytes)}",
         soft_wrap=True,
     )
 
@@ -182,14 +183,12 @@ def _print_contents(console, method, described: dict | None) -> None:
     console.print(tensors)
     for backend in method.backends:
         console.print(
-            f"  {backend.delegates} delegates of {backend.name}, {backend.size_bytes / 1e3:.1f} kB",
+            f"  {backend.delegates} delegates of {backend.name}, {text.size(backend.size_bytes)}",
             soft_wrap=True,
             markup=False,
         )
-    arenas = ", ".join(f"arena {number}: {size / 1e6:.2f} MB" for number, size in method.arena_bytes.items())
-    console.print(
-        f"  planned memory {method.planned_bytes / 1e6:.2f} MB" + (f" ({arenas})" if arenas else "")
-    )
+    arenas = ", ".join(f"arena {number}: {text.size(size)}" for number, size in method.arena_bytes.items())
+    console.print(f"  planned memory {text.size(method.planned_bytes)}" + (f" ({arenas})" if arenas else ""))
     for name, count in method.operators.items():
         console.print(f"  outside: {count} x {name}", soft_wrap=True, markup=False)
 
@@ -249,5 +248,5 @@ def _print_constants(console, contents) -> None:
 def _cut(value) -> str:
     import json
 
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}... ({len(text)} characters)"
+    written = json.dumps(value, ensure_ascii=False)
+    return written if len(written) <= SHOWN else f"{written[:SHOWN]}... ({len(written)} characters)"

@@ -4,10 +4,17 @@ lowered.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from torch.export import ExportedProgram
+
+from edgeexport import text
+from edgeexport.artifact.manifest import MemoryForecast
+from edgeexport.artifact.targets import Target
+from edgeexport.errors import UsageError
+from edgeexport.runtime import boards
 
 ALIASES = (
     "view",
@@ -38,12 +45,30 @@ class Forecast:
     weight_bytes: int
     live_bytes: int
 
-    @property
-    def peak_bytes(self) -> int:
-        """Beside the runtime itself: weights twice, as they lie in the file and as XNNPACK packs
+    def on(self, target: Target) -> MemoryForecast:
+        """Beside the runtime itself: the weights as often as a loaded program of the target has
         them, and the activations.
         """
-        return 2 * self.weight_bytes + self.live_bytes
+        peak_bytes = round(target.weight_copies * self.weight_bytes) + self.live_bytes
+        return MemoryForecast(self.weight_bytes, self.live_bytes, peak_bytes)
+
+
+def refuse_unfit(name: str, target: Target, forecasts: Mapping[str, Forecast]) -> None:
+    """Raise UsageError where a method is going to take more than the board has."""
+    board = boards.board(name)
+    for name, each in ((name, forecast.on(target)) for name, forecast in forecasts.items()):
+        if each.weight_bytes > board.file_limit_bytes:
+            raise UsageError(
+                f"'{name}' does not fit {board.name}: its weights are {text.size(each.weight_bytes)}, a"
+                f" file may have {text.size(board.file_limit_bytes)}."
+            )
+        if each.peak_bytes > board.peak_limit_bytes:
+            raise UsageError(
+                f"'{name}' does not fit {board.name}: at its greatest sizes it is going to take"
+                f" {text.size(each.peak_bytes)} ({text.size(each.live_bytes)} of them activations),"
+                f" {text.size(board.peak_limit_bytes)} are allowed. Lower its greatest sizes (--batch), or"
+                " take a smaller variant."
+            )
 
 
 def forecast(program: ExportedProgram) -> Forecast:

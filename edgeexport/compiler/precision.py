@@ -1,14 +1,16 @@
 """What a precision is: passes over the rewritten programs, before a target emits them.
 
-They come last, on the graph that is lowered: quantized any earlier, weights are folded back to float
-and rewrites lose their matches.
+They come last, on the graph that is lowered: quantized any earlier, weights are folded back to
+float and rewrites lose their matches.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edgeexport.compiler.rewrite import Pass
+from torch.export import ExportedProgram
+
+from edgeexport.compiler.rewrite import Pass, PassReport, run_passes
 
 
 @dataclass(frozen=True)
@@ -17,3 +19,7 @@ class Precision:
 
     name: str
     passes: tuple[Pass, ...]
+
+    def apply(self, program: ExportedProgram) -> tuple[ExportedProgram, list[PassReport]]:
+        """The program in this precision, and what each pass did. Raises RewriteError."""
+        return run_passes(program, self.passes)

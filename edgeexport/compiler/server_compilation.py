@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -66,11 +67,18 @@ class ServerRecipe:
                 " install g++), or name one in CXX."
             )
 
-    def emit(self, programs: Mapping[str, ExportedProgram], path: Path) -> dict[str, Compiled]:
+    def emit(
+        self,
+        programs: Mapping[str, ExportedProgram],
+        path: Path,
+        constants: Mapping[str, str] = MappingProxyType({}),
+    ) -> dict[str, Compiled]:
         """Compile `programs`, write them to `path`, and say per method what that took.
 
-        Raises LoweringError.
+        Raises LoweringError; for `constants` too, which a package has no place for.
         """
+        if constants:
+            raise LoweringError(f"A package holds no constants: {', '.join(constants)}.")
         from torch._inductor.package import package_aoti
         from torch._inductor.utils import fresh_cache
 

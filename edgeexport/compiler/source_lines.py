@@ -2,9 +2,11 @@
 code: `sources.json`.
 
     {"format": 1,
-     "sources": [["transformers/models/whisper/modeling_whisper.py:278",
-     "model.decoder.layers.0.fc1"], ...], "methods": {"decode_step": {"instructions": {"0": 3},
-     "delegates": {"6": [["FullyConnected", 5], ["StaticReshape", null]]}}}}
+     "sources": [["transformers/models/whisper/modeling_whisper.py:278", "decoder.layers.0.fc1"],
+                 ...],
+     "methods": {"decode_step": {
+         "instructions": {"0": 3},
+         "delegates": {"6": [["FullyConnected", 5], ["StaticReshape", null]]}}}}
 
 Numbers are places in `sources`, by instruction of the program; null is what lowering added itself,
 which no line of the model asks for. A delegate's nodes are in the order of its graph. A file is

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from edgeexport.method import Dim, Input, Method, Model, Pipeline, Source, Tolerance, Weights
+from edgeexport.method import Dim, Input, Method, Model, Source, Tolerance, Weights
 from edgeexport.modeling.text_decoding import (
     KeyValueCache,
     OriginalText,
@@ -24,7 +24,6 @@ from edgeexport.modeling.text_decoding import (
     text_methods,
 )
 from edgeexport.modeling.weights import load_module, tokenizer_file
-from edgeexport.pipelines import captions
 from edgeexport.samplers import Photo
 
 VARIANTS = {
@@ -68,7 +67,7 @@ def model(name: str) -> Model:
             )
         },
         assets=lambda weights: tokenizer_file(weights, _repository(name)),
-        pipeline=Pipeline(captions.OPTIONS, captions.run, "--image photo.jpg"),
+        pipelines=("captions",),
         prepare={
             "image_size": 384,
             "mean": _MEAN,

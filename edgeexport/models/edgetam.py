@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from edgeexport.errors import UsageError
-from edgeexport.method import Dim, Method, Model, Pipeline, Source, Tolerance, Weights
+from edgeexport.method import Dim, Method, Model, Source, Tolerance, Weights
 from edgeexport.modeling.promptable_segmentation import (
     DIMS,
     PREPARE,
@@ -22,7 +22,6 @@ from edgeexport.modeling.promptable_segmentation import (
     without,
 )
 from edgeexport.modeling.weights import load_module, state_sha256
-from edgeexport.pipelines import segmentation
 
 VARIANTS = {"edgetam": {"summary": "EdgeTAM, promptable segmentation made for phones, 9.1 M parameters"}}
 
@@ -42,9 +41,7 @@ def model(name: str) -> Model:
         tolerances={
             "fp32": Tolerance(1e-4, 80.0, "float32 sums in another order over 24 blocks; 2e-6 was measured")
         },
-        pipeline=Pipeline(
-            segmentation.OPTIONS, segmentation.run, "--image photo.jpg --point 320,240 --overlay mask.png"
-        ),
+        pipelines=("segmentation",),
         prepare=PREPARE,
     )
 

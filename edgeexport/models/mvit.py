@@ -8,9 +8,8 @@ from collections.abc import Mapping
 
 from torch import nn
 
-from edgeexport.method import Dim, Input, Method, Model, Output, Pipeline, Source, Tolerance, Weights
+from edgeexport.method import Dim, Input, Method, Model, Output, Source, Tolerance, Weights
 from edgeexport.modeling.weights import load_module
-from edgeexport.pipelines import video
 from edgeexport.samplers import Photo
 
 VARIANTS = {
@@ -38,7 +37,7 @@ def model(name: str) -> Model:
         tolerances={
             "fp32": Tolerance(5e-6, 100.0, "float32 sums in another order over 16 blocks; 1e-6 was measured")
         },
-        pipeline=Pipeline(video.OPTIONS, video.run, "--video clip.mp4"),
+        pipelines=("video",),
         prepare={
             "frames": FRAMES,
             "frames_per_second": 7.5,

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from edgeexport.method import Dim, Method, Model, Pipeline, Source, Tolerance, Weights
+from edgeexport.method import Dim, Method, Model, Source, Tolerance, Weights
 from edgeexport.modeling.promptable_segmentation import (
     DIMS,
     IMAGE_SIZE,
@@ -19,7 +19,6 @@ from edgeexport.modeling.promptable_segmentation import (
     without,
 )
 from edgeexport.modeling.weights import load_module
-from edgeexport.pipelines import segmentation
 
 VARIANTS = {
     "sam2-tiny": {
@@ -60,9 +59,7 @@ def model(name: str) -> Model:
                 1e-4, 80.0, "float32 sums in another order over 12 to 48 blocks; 1e-6 was measured"
             )
         },
-        pipeline=Pipeline(
-            segmentation.OPTIONS, segmentation.run, "--image photo.jpg --point 320,240 --overlay mask.png"
-        ),
+        pipelines=("segmentation",),
         prepare=PREPARE,
     )
 

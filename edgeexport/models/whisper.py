@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from edgeexport.method import Dim, Input, Method, Model, Output, Pipeline, Source, Tolerance, Weights
+from edgeexport.method import Dim, Input, Method, Model, Output, Source, Tolerance, Weights
 from edgeexport.modeling.text_decoding import (
     KeyValueCache,
     OriginalText,
@@ -25,7 +25,6 @@ from edgeexport.modeling.text_decoding import (
     text_methods,
 )
 from edgeexport.modeling.weights import load_module, tokenizer_file
-from edgeexport.pipelines import speech
 from edgeexport.samplers import Chirp, OutputOf
 
 VARIANTS = {
@@ -78,7 +77,7 @@ def model(name: str) -> Model:
             )
         },
         assets=lambda weights: tokenizer_file(weights, f"openai/{name}"),
-        pipeline=Pipeline(speech.OPTIONS, speech.run, "--audio speech.wav"),
+        pipelines=("speech",),
         prepare=_prepare(name),
     )
 

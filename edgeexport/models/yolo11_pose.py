@@ -14,9 +14,8 @@ import torch
 from torch import nn
 
 from edgeexport.errors import UsageError
-from edgeexport.method import Dim, Input, Method, Model, Output, Pipeline, Source, Tolerance, Weights
+from edgeexport.method import Dim, Input, Method, Model, Output, Source, Tolerance, Weights
 from edgeexport.modeling.weights import load_module, state_sha256
-from edgeexport.pipelines import pose
 from edgeexport.samplers import Photo
 
 VARIANTS = {
@@ -117,7 +116,7 @@ def model(name: str) -> Model:
                 " pixels were measured",
             )
         },
-        pipeline=Pipeline(pose.OPTIONS, pose.run, "--image photo.jpg --overlay people.png"),
+        pipelines=("pose",),
         prepare={
             "image_size": IMAGE_SIZE,
             "resize": "bilinear without antialiasing, aspect ratio kept, centred",

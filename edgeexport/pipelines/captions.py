@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from edgeexport.errors import InputError
-from edgeexport.method import Option
+from edgeexport.method import Option, Pipeline
 from edgeexport.pipelines.media.photos import read_photo, to_tensor
 
 OPTIONS = (
@@ -76,3 +76,6 @@ def generate(program, begin: list[int], count: int, seen) -> list[int]:
             place = torch.tensor([len(begin) + len(tokens) - 1])
             logits = program["decode_step"](torch.tensor([[token]]), place, *seen)[0]
     return tokens
+
+
+PIPELINE = Pipeline(OPTIONS, run, "--image photo.jpg")

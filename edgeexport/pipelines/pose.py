@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from edgeexport.errors import InputError, foreign_errors
-from edgeexport.method import Option
+from edgeexport.method import Option, Pipeline
 from edgeexport.pipelines.media.photos import caption_of, read_photo, text_size, with_caption, write_png
 from edgeexport.pipelines.video import frames
 
@@ -269,3 +269,6 @@ def draw_people(photo, people: list[Person], prepare: dict, caption: str):
             if visible:
                 draw.ellipse([x - width, y - width, x + width, y + width], fill=colour)
     return drawn
+
+
+PIPELINE = Pipeline(OPTIONS, run, "--image photo.jpg --overlay people.png")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from edgeexport.errors import InputError
-from edgeexport.method import Option
+from edgeexport.method import Option, Pipeline
 from edgeexport.pipelines.media.photos import caption_of, draw_overlay, read_photo, to_tensor, write_png
 
 OPTIONS = (
@@ -144,3 +144,6 @@ def choose(logits, scores, multi: bool) -> int:
     inner, outer = ((logits[0] > d).sum().item() for d in (_STABILITY_DELTA, -_STABILITY_DELTA))
     stability = inner / outer if outer else 1.0
     return 0 if stability >= _STABILITY_LEAST else best
+
+
+PIPELINE = Pipeline(OPTIONS, run, "--image photo.jpg --point 320,240 --overlay mask.png")

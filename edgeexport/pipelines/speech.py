@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from edgeexport.errors import InputError
-from edgeexport.method import Option
+from edgeexport.method import Option, Pipeline
 from edgeexport.pipelines.media.sounds import read_sound
 
 if TYPE_CHECKING:
@@ -210,3 +210,6 @@ def split_window(
         return segments, round(last_end * rate)
     segments.append((begin, samples / rate, ids))
     return segments, samples
+
+
+PIPELINE = Pipeline(OPTIONS, run, "--audio speech.wav")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from edgeexport.errors import InputError, UsageError
-from edgeexport.method import Option
+from edgeexport.method import Option, Pipeline
 from edgeexport.pipelines.media.photos import read_photo, to_tensor
 
 OPTIONS = (
@@ -129,3 +129,6 @@ def _crop(frame, facts: dict):
     pixels = to_tensor(frame, width, height, facts["mean"], facts["std"])
     top, left = (height - crop) // 2, (width - crop) // 2
     return pixels[:, :, top : top + crop, left : left + crop]
+
+
+PIPELINE = Pipeline(OPTIONS, run, "--video clip.mp4")

@@ -24,11 +24,11 @@ TARGET = {
             "name": "cpu_isa",
             "metavar": "LEVEL",
             "help": (
-                "Instructions that the server's CPU has: x86-64-v3 (from 2013 on), x86-64-v4"
+                "instructions that the server's CPU has: x86-64-v3 (from 2013 on), x86-64-v4"
                 " (AVX-512), native.  [default: x86-64-v3]"
             ),
         },
-        {"name": "device", "metavar": "cpu|cuda", "help": "Where it runs.  [default: cpu]"},
+        {"name": "device", "metavar": "cpu|cuda", "help": "where it runs.  [default: cpu]"},
     ),
     # As for XNNPACK until it is measured: whether oneDNN packs them depends on the operators.
     "weight_copies": 2,

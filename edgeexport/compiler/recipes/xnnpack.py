@@ -61,7 +61,7 @@ TARGET = {
         {
             "name": "etrecord",
             "help": (
-                "Keep an ETRecord of each method, for ExecuTorch's Inspector; it holds the method's"
+                "keep an ETRecord of each method, for ExecuTorch's Inspector; it holds the method's"
                 " weights once more."
             ),
         },
@@ -106,8 +106,8 @@ PASSES = (
 
 
 def recipe(precision: str, etrecord: bool = False) -> EdgeRecipe:
-    """The recipe for one of TARGET's precisions; with `etrecord` it keeps an ETRecord of each method
-    beside the program.
+    """The recipe for one of TARGET's precisions; with `etrecord` it keeps an ETRecord of each
+    method beside the program.
     """
     return EdgeRecipe(
         name="xnnpack",

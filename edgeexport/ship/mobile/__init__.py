@@ -204,11 +204,10 @@ def refuse_inside(out: Path, artifact: Path) -> None:
 def _request(
     artifact: Artifact, writer: ModuleType, app_id: str | None, runtime_version: str | None
 ) -> Request:
-    from edgeexport import catalog
     from edgeexport.ship.mobile.golden import pipeline_name
 
     manifest = artifact.manifest
-    known = pipeline_name(catalog.model(manifest.model.asked))
+    known = pipeline_name(manifest)
     pipeline = known if known in writer.PIPELINES else None
     version = _runtime_version(manifest.versions["executorch"], runtime_version)
     return Request(

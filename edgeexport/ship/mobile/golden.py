@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgeexport import catalog
+from edgeexport import pipelines
 from edgeexport.artifact.cases import GoldenAnswers, case_calls
 from edgeexport.artifact.folder import Artifact, staged
-from edgeexport.artifact.manifest import CaseSetup, MethodEntry
-from edgeexport.method import Model, Pipeline
+from edgeexport.artifact.manifest import CaseSetup, Manifest, MethodEntry
 from edgeexport.pipelines.media.made_samples import Sizes, options_of
 from edgeexport.pipelines.media.photos import read_photo
 from edgeexport.pipelines.media.sounds import read_sound
@@ -81,14 +80,11 @@ def record(artifact: Artifact, given: Mapping[str, Any] | None = None, *, pipeli
     """Run the artifact's pipeline on samples, or on what is `given` by option name, and write down
     what happens; without `pipeline` only its methods' cases.
 
-    Raises UsageError when the artifact's model cannot be found, RuntimeFault from the program.
+    Raises RuntimeFault from the program.
     """
     manifest, program = artifact.manifest, Program(artifact)
-    model = catalog.model(manifest.model.asked)
-    name = pipeline_name(model) if pipeline else None
-    runs = tuple(
-        recorded_run(program, name, model.pipeline, options) for options in _runs(artifact, name, given or {})
-    )
+    name = pipeline_name(manifest) if pipeline else None
+    runs = tuple(recorded_run(program, name, options) for options in _runs(artifact, name, given or {}))
     return Golden(
         manifest.model.name,
         manifest.program,
@@ -111,12 +107,9 @@ def write(golden: Golden, folder: Path) -> None:
         staging.publish()
 
 
-def pipeline_name(model: Model) -> str | None:
-    """The pipeline of a model as packages know it; None for a model without one, and for a user's
-    own.
-    """
-    package, _, name = model.pipeline.run.__module__.rpartition(".") if model.pipeline else ("", "", "")
-    return name if package == "edgeexport" and name in RUNS else None
+def pipeline_name(manifest: Manifest) -> str | None:
+    """The first of a manifest's pipelines that packages know; None without one."""
+    return next((name for name in manifest.pipelines or () if name in RUNS), None)
 
 
 def _runs(artifact: Artifact, name: str | None, given: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -129,14 +122,15 @@ def _runs(artifact: Artifact, name: str | None, given: Mapping[str, Any]) -> lis
     return runs
 
 
-def recorded_run(program, name: str, pipeline: Pipeline, given: Mapping[str, Any]) -> dict[str, Any]:
+def recorded_run(program, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """One run of the pipeline called `name` over a Program: its inputs as an app has them, the
     calls it makes, its result.
     """
     recorder = Recorder(program)
     with tempfile.TemporaryDirectory() as folder:
-        options, written = options_of(pipeline, Path(folder), given, SIZES)
-        result = pipeline.run(recorder, **options)
+        chosen = pipelines.pipeline(name)
+        options, written = options_of(chosen, Path(folder), given, SIZES)
+        result = chosen.run(recorder, **options)
         inputs = _inputs(options, program.manifest.prepare)
         return {"inputs": inputs, "calls": recorder.calls, "result": _RESULTS[name](result, written)}
 

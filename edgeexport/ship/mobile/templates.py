@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from edgeexport import text
+
 if TYPE_CHECKING:
     import jinja2
 
 
 def environment(**filters: Callable) -> jinja2.Environment:
-    """Templates by their path in `edgeexport/ship/mobile/`, with these filters."""
+    """Templates by their path in `edgeexport/ship/mobile/`, with these filters and `size`, of
+    bytes.
+    """
     import jinja2
 
     made = jinja2.Environment(
@@ -20,5 +24,5 @@ def environment(**filters: Callable) -> jinja2.Environment:
         keep_trailing_newline=True,
         undefined=jinja2.StrictUndefined,
     )
-    made.filters.update(filters)
+    made.filters.update(filters, size=text.size)
     return made

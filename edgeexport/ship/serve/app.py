@@ -14,10 +14,10 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.datastructures import UploadFile
 
-from edgeexport import catalog
 from edgeexport.artifact.manifest import MethodEntry
 from edgeexport.errors import EdgeExportError, InputError, RuntimeFault
 from edgeexport.method import Option, Pipeline
+from edgeexport.pipelines import pipeline
 from edgeexport.runtime.program import Program, open_program
 from edgeexport.ship.serve import MAX_BODY_BYTES
 from edgeexport.ship.serve.wire import JSON, SAFETENSORS, read_tensors, write_tensors
@@ -72,9 +72,8 @@ def make_app(
 
     for name in program.methods:
         _add_method(app, worker, name)
-    pipeline = catalog.model(manifest.model.asked).pipeline
-    if pipeline is not None:
-        _add_pipeline(app, worker, pipeline)
+    for number, name in enumerate(manifest.pipelines or ()):
+        _add_pipeline(app, worker, "/run" if number == 0 else f"/run/{name}", pipeline(name))
     return app
 
 
@@ -120,7 +119,7 @@ def _check_state(name: str, session: Program, entry: MethodEntry) -> None:
             )
 
 
-def _add_pipeline(app: FastAPI, worker: Worker, pipeline: Pipeline) -> None:
+def _add_pipeline(app: FastAPI, worker: Worker, path: str, pipeline: Pipeline) -> None:
     outputs = [o.name for o in pipeline.options if o.kind == "output"]
 
     async def run(request: Request) -> Response:
@@ -166,7 +165,7 @@ def _add_pipeline(app: FastAPI, worker: Worker, pipeline: Pipeline) -> None:
         else []
     )
     app.add_api_route(
-        "/run",
+        path,
         run,
         methods=["POST"],
         summary="Run the whole pipeline: real input to real output",

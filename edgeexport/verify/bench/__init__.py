@@ -9,24 +9,22 @@ runner="native@raspberry_pi_5=ssh://pi@raspberrypi.local")    # on the board
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import pkgutil
 import platform
-import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from edgeexport import catalog
 from edgeexport.artifact.folder import Artifact, open_artifacts, same_model
 from edgeexport.artifact.manifest import MethodEntry
 from edgeexport.artifact.targets import is_pte
-from edgeexport.errors import InputError, RuntimeFault, UnknownName, UsageError
+from edgeexport.errors import InputError, UnknownName, UsageError
 from edgeexport.progress import Progress
+from edgeexport.runtime.child_process import run_child
 from edgeexport.runtime.program import Runtime, ready
 from edgeexport.verify.bench import against as folder
 
@@ -53,6 +51,7 @@ def bench(
     sizes: Mapping[str, Sequence[int]] | None = None,
     methods: Sequence[str] = (),
     runner: str | None = None,
+    model: str | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Latency of every method (or of `methods`) of artifacts of one model, beside the contenders
@@ -63,7 +62,8 @@ def bench(
     artifact. `runner` is how `.pte` run, as `open_program` takes it; with that of a board that is
     there, artifacts are compared with each other on it, and `against`, by default eager, must be
     empty. Each thread count has `processes` of its own, among which its rounds are shared: a
-    runtime's pool cannot be changed once a program is loaded. Raises UsageError for names and sizes
+    runtime's pool cannot be changed once a program is loaded. `model` names the code of a model
+    that is not of the catalogue, which contenders need. Raises UsageError for names and sizes
     that are not there, RuntimeFault when a process ends before its time.
     """
     from edgeexport.verify.bench import figures  # NumPy takes a while to import
@@ -73,7 +73,9 @@ def bench(
     runtime = Runtime.of(runner or "")
     _refuse_for_board(artifacts, against or (), runtime)
     against = (() if runtime.at else ("eager",)) if against is None else against
-    request = _request(artifacts, against, baseline, sizes or {}, methods, runner)
+    request = _request(artifacts, against, baseline, sizes or {}, methods, runner) | {"model": model}
+    if against:
+        catalog.original(artifacts[0].manifest.model.asked, model)
     for what, number in (("rounds", rounds), ("processes", processes)):
         if number < 1:
             raise UsageError(f"The number of {what} must be at least 1, not {number}.")
@@ -93,9 +95,7 @@ def bench(
             with progress.step(f"measure with {count} thread{'s'[: count > 1]}"):
                 shares = [len(range(first, rounds, processes)) for first in range(min(processes, rounds))]
                 answers = [
-                    _in_a_process(
-                        "process", request | {"threads": count, "rounds": share, "folder": made}, Path(made)
-                    )
+                    _in_a_process("process", request | {"threads": count, "rounds": share, "folder": made})
                     for share in shares
                 ]
             found["noise"] += figures.noise(
@@ -104,7 +104,7 @@ def bench(
             found["rows"] += figures.rows([answer["rows"] for answer in answers], request["baseline"])
         with progress.step("measure memory"):
             for one in _memory_requests(artifacts, request, threads[0]):
-                found["memory"].append(_in_a_process("memory", one, Path(made)))
+                found["memory"].append(_in_a_process("memory", one))
     return found
 
 
@@ -203,39 +203,9 @@ def _memory_requests(
             }
 
 
-def _in_a_process(module: str, request: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """What `python -m edgeexport.verify.bench.MODULE` answers to `request`.
-
-    Raises RuntimeFault with what it was doing when it ended.
-    """
-    stage, answer = folder / "stage", folder / "answer.json"
-    answer.unlink(missing_ok=True)
-    stage.write_text("starting")
-    command = [
-        sys.executable,
-        "-m",
-        f"edgeexport.verify.bench.{module}",
-        json.dumps(request),
-        str(stage),
-        str(answer),
-    ]
-    done = subprocess.run(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-    )
-    if done.returncode != 0:
-        how = (
-            f"was ended by {signal.Signals(-done.returncode).name}"
-            if done.returncode < 0
-            else f"ended with exit code {done.returncode}"
-        )
-        last = " | ".join(done.stderr.strip().splitlines()[-2:])
-        raise RuntimeFault(f"The measuring process {how} at: {stage.read_text()}. {last}")
-    return json.loads(answer.read_text())
+def _in_a_process(module: str, request: dict[str, Any]) -> dict[str, Any]:
+    """What the child `module` measured; raises what it raised, ChildCrashed when it crashed."""
+    return run_child(f"edgeexport.verify.bench.{module}", request, "the measuring process").answered()
 
 
 def machine() -> dict[str, Any]:

@@ -1,22 +1,19 @@
-"""What one method takes in memory, in a process of its own: python -m
-edgeexport.verify.bench.memory REQUEST STAGE ANSWER.
-"""
+"""What one method takes in memory, in a process of its own: the child of `bench` for that."""
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import Any
 
 from edgeexport.artifact.cases import GoldenAnswers
 from edgeexport.method import draw
+from edgeexport.runtime.child_process import Report, run_as_child
 from edgeexport.runtime.program import open_program
 
 CALLS = 3
 
 
-def main(request: dict[str, Any], stage: Path) -> dict[str, Any]:
+def main(request: dict[str, Any], report: Report) -> dict[str, Any]:
     """Resident bytes before the program is opened (Python and its libraries), with the method
     loaded, after some calls, and at most since opening.
 
@@ -29,7 +26,7 @@ def main(request: dict[str, Any], stage: Path) -> dict[str, Any]:
     sizes = {name: request["sizes"].get(name, dim.min) for name, dim in entry.ranges.items()}
     golden = GoldenAnswers(program.artifact.golden())
     inputs = tuple(draw(spec, sizes, index, golden) for index, spec in enumerate(entry.inputs))
-    stage.write_text(f"memory of {method.name}")
+    report.stage(f"memory of {method.name}")
     probe = program.engine.memory if program.runtime.module == "native" else _resident
     before = probe()
     Path("/proc/self/clear_refs").write_text("5")  # the peak so far was Python's: it starts again here
@@ -61,5 +58,4 @@ def _resident() -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    answer = main(json.loads(sys.argv[1]), Path(sys.argv[2]))
-    Path(sys.argv[3]).write_text(json.dumps(answer))
+    run_as_child(main)

@@ -1,15 +1,10 @@
-"""Measures in a process of its own: python -m edgeexport.verify.bench.process REQUEST STAGE
-ANSWER.
-"""
+"""Measures in a process of its own: the child of `bench`."""
 
 from __future__ import annotations
 
 import importlib
 import itertools
-import json
-import sys
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +16,7 @@ from edgeexport import catalog
 from edgeexport.artifact.cases import GoldenAnswers
 from edgeexport.errors import EdgeExportError, WeightsError
 from edgeexport.method import Method, Weights
+from edgeexport.runtime.child_process import Report, run_as_child
 from edgeexport.runtime.program import Program, open_program
 from edgeexport.verify.bench.case import Case
 from edgeexport.verify.compare import Comparison
@@ -58,7 +54,7 @@ class Contender:
     samples_ms: list[float] = field(default_factory=list)
 
 
-def main(request: dict[str, Any], stage: Path) -> dict[str, Any]:
+def main(request: dict[str, Any], report: Report) -> dict[str, Any]:
     """The samples of this process's rounds: rows, and the calibration loop's times in ms, none on a
     board.
     """
@@ -72,13 +68,10 @@ def main(request: dict[str, Any], stage: Path) -> dict[str, Any]:
     for case in _cases(request, next(iter(programs.values()))):
         contenders = list(
             _contenders(
-                case,
-                request["against"],
-                programs,
-                lambda what: stage.write_text(f"{case.method.name}: {what}"),
+                case, request["against"], programs, lambda what: report.stage(f"{case.method.name}: {what}")
             )
         )
-        stage.write_text(f"{case.method.name}: measuring")
+        report.stage(f"{case.method.name}: measuring")
         _interleave([c for c in contenders if c.error is None], request["rounds"], calibration)
         rows.append(
             {
@@ -95,7 +88,7 @@ def main(request: dict[str, Any], stage: Path) -> dict[str, Any]:
 def _cases(request: dict[str, Any], first: Program) -> Iterator[Case]:
     """Every method at every combination of the sizes that were asked for."""
     golden = GoldenAnswers(first.artifact.golden())
-    for method in _methods(first):
+    for method in _methods(first, request):
         if method.name not in request["methods"]:
             continue
         wanted = [request["sizes"].get(d.name, [d.min]) for d in method.dims]
@@ -112,14 +105,20 @@ def _cases(request: dict[str, Any], first: Program) -> Iterator[Case]:
             )
 
 
-def _methods(first: Program) -> tuple[Method, ...]:
-    """The methods of the original model, with the weights of the artifact.
+def _methods(first: Program, request: dict[str, Any]) -> tuple[Method, ...]:
+    """The methods of the original model, with the weights of the artifact; where nothing is
+    measured against them, what the manifest says of them, without a module.
 
-    Raises WeightsError when they are others.
+    Raises WeightsError when the weights are others.
     """
     manifest = first.manifest
+    if not request["against"]:
+        return tuple(
+            Method(entry.name, None, entry.inputs, entry.outputs, tuple(entry.ranges.values()))
+            for entry in manifest.methods
+        )
     recorded = manifest.weights
-    model = catalog.model(manifest.model.asked)
+    model = catalog.original(manifest.model.asked, request["model"])
     module, loaded = model.load(Weights(recorded.source, recorded.seed, recorded.path))
     if loaded.sha256 != recorded.sha256:
         raise WeightsError(
@@ -136,7 +135,7 @@ def _contenders(
 
     One that cannot be prepared or run is a result too, with its error.
     """
-    wanted = None if case.state else case.method.answer(*case.inputs)
+    wanted = None if case.state or case.method.module is None else case.method.answer(*case.inputs)
     makers = {
         name: lambda name=name: _Timed(
             importlib.import_module(f"edgeexport.verify.bench.against.{name}").prepare(case)
@@ -239,6 +238,4 @@ def _samples(contender: Contender) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    warnings.filterwarnings("ignore")
-    answer = main(json.loads(sys.argv[1]), Path(sys.argv[2]))
-    Path(sys.argv[3]).write_text(json.dumps(answer))
+    run_as_child(main)

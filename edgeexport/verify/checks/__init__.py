@@ -1,24 +1,19 @@
 """Checks of an emitted artifact, from its files alone, in a process of their own.
 
-Each check is one file with `check(program) -> Iterator[Finding]`; CHECKS is their order, and which
-kinds of program they are for. They run in a child process, because a bad program can crash the
+Each check is one file with `check(program) -> Iterator[Finding]`; the target names those that are
+for its programs, in their order. They run in a child process, because a bad program can crash the
 runtime: a crash is a failed finding, not the end of the build.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import signal
-import subprocess
-import sys
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 
 from edgeexport.artifact.folder import Artifact, open_artifacts
 from edgeexport.errors import UnknownName
 from edgeexport.method import Finding
+from edgeexport.runtime.child_process import ChildCrashed, Outcome, run_child
 from edgeexport.runtime.program import ready
 
 
@@ -34,47 +29,29 @@ def run_checks(
     for name in methods:
         if name not in artifact.methods:
             raise UnknownName("method", name, artifact.methods)
-    found = ready(artifact, runtime)
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "findings.jsonl"
-        log = Path(folder) / "log"
-        command = [
-            sys.executable,
-            "-m",
-            "edgeexport.verify.checks.process",
-            str(artifact.path),
-            str(report),
-            str(found),
-            board,
-            ",".join(methods),
-        ]
-        with open(log, "wb") as stream:
-            child = subprocess.Popen(
-                command, stdout=stream, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
-            )
-            try:
-                _, status, usage = os.wait4(child.pid, 0)
-            except BaseException:
-                child.kill()
-                child.wait()
-                raise
-        child.returncode = os.waitstatus_to_exitcode(status)
-        lines = report.read_text(encoding="utf-8").splitlines() if report.exists() else []
-        findings = [Finding(**json.loads(line)) for line in lines]
-        if child.returncode != 0:
-            findings.append(
-                _crash(child.returncode, findings, log.read_text(encoding="utf-8", errors="replace"))
-            )
-    return findings, usage.ru_maxrss * 1024
+    request = {
+        "path": str(artifact.path),
+        "runtime": str(ready(artifact, runtime)),
+        "board": board,
+        "methods": list(methods),
+    }
+    outcome = run_child("edgeexport.verify.checks.process", request, "the checking process")
+    findings = [Finding(**facts) for facts in outcome.results]
+    if outcome.error is not None:
+        if outcome.stage not in artifact.target.checks and not isinstance(outcome.error, ChildCrashed):
+            raise outcome.error  # it could not begin
+        findings.append(_failure(outcome, artifact.target.checks))
+    return findings, outcome.peak_rss_bytes
 
 
-def _crash(code: int, findings: list[Finding], log: str) -> Finding:
-    how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-    after = f"after the check '{findings[-1].check}'" if findings else "before its first finding"
-    tail = " | ".join(log.strip().splitlines()[-3:])
-    return Finding(
-        "loads", None, False, f"the checking process {how}", "it runs to the end", f"{after}: {tail}"
-    )
+def _failure(outcome: Outcome, checks: Sequence[str]) -> Finding:
+    """The check that was cut off by a crash, or that raised an error of ours."""
+    error, check = outcome.error, outcome.stage if outcome.stage in checks else "loads"
+    if isinstance(error, ChildCrashed):
+        measured, message = f"the checking process {error.how}", f"at: {outcome.stage}. {error.last_lines}"
+    else:
+        measured, message = "it could not be done", str(error)
+    return Finding(check, None, False, measured, "it runs to the end", message)
 
 
 def check_artifact(

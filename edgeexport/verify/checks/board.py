@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from edgeexport import text
 from edgeexport.artifact.pte import read_methods
 from edgeexport.artifact.targets import is_pte
 from edgeexport.method import Finding
@@ -32,18 +33,18 @@ def check(program: Program) -> Iterator[Finding]:
         "board",
         None,
         size <= device.file_limit_bytes,
-        f"file {size / 1e6:.1f} MB",
-        f"<= {device.file_limit_bytes / 1e6:.0f} MB on {device.name}",
+        f"file {text.size(size)}",
+        f"<= {text.size(device.file_limit_bytes)} on {device.name}",
     )
     for name, entry in program.artifact.methods.items():
         if entry.forecast is not None:  # artifacts of earlier versions have none
             peak_bytes = entry.forecast.peak_bytes
-            limit = f"<= {device.peak_limit_bytes / 1e6:.0f} MB, half of {device.name}'s memory"
+            limit = f"<= {text.size(device.peak_limit_bytes)}, half of {device.name}'s memory"
             yield Finding(
                 "board",
                 name,
                 peak_bytes <= device.peak_limit_bytes,
-                f"is going to take {peak_bytes / 1e6:.0f} MB at its greatest sizes",
+                f"is going to take {text.size(peak_bytes)} at its greatest sizes",
                 limit,
             )
     if not is_pte(program.artifact.target):
@@ -55,7 +56,7 @@ def check(program: Program) -> Iterator[Finding]:
             "board",
             method.name,
             passed,
-            f"{method.planned_bytes / 1e6:.1f} MB planned, {', '.join(method.backends) or 'no backend'}",
-            f"<= {device.planned_limit_bytes / 1e6:.0f} MB, {', '.join(device.backends)}",
+            f"{text.size(method.planned_bytes)} planned, {', '.join(method.backends) or 'no backend'}",
+            f"<= {text.size(device.planned_limit_bytes)}, {', '.join(device.backends)}",
             f"It lacks {', '.join(missing)}." if missing else "",
         )

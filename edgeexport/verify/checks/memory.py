@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from edgeexport import text
 from edgeexport.artifact.pte import read_methods
 from edgeexport.method import Finding
 from edgeexport.runtime.program import Program
@@ -15,29 +16,38 @@ def check(program: Program) -> Iterator[Finding]:
     """
     for method in read_methods(program.artifact.program_path):
         limit = program.artifact.methods[method.name].planned_limit_bytes
-        passed = limit is None or method.planned_bytes <= limit
-        allowed = f"<= {limit / 1e6:.0f} MB" if limit is not None else "recorded, no limit set"
         yield Finding(
             "memory",
             method.name,
-            passed,
-            f"{method.planned_bytes / 1e6:.1f} MB planned",
-            allowed,
+            limit is None or method.planned_bytes <= limit,
+            f"{text.size(method.planned_bytes)} planned",
+            "recorded, no limit set" if limit is None else f"<= {text.size(limit)}",
             "",
             {"planned_bytes": method.planned_bytes},
         )
     size = program.artifact.program_path.stat().st_size
     weights = program.manifest.weights.size_bytes
-    measured = f"file {size / 1e6:.1f} MB = {size / weights:.2f} x the weights' {weights / 1e6:.1f} MB"
     yield Finding(
         "memory",
         None,
-        size <= FILE_TO_WEIGHTS * weights + FILE_OVERHEAD_BYTES,
-        measured,
-        f"<= {FILE_TO_WEIGHTS} x",
+        size <= stored_limit_bytes(weights),
+        f"file {beside_weights(size, weights)}",
+        f"<= {text.size(stored_limit_bytes(weights))}",
         "",
         {"size_bytes": size},
     )
+
+
+def stored_limit_bytes(weights: int) -> int:
+    """What a model with so many bytes of weights may be stored in."""
+    return int(FILE_TO_WEIGHTS * weights) + FILE_OVERHEAD_BYTES
+
+
+def beside_weights(stored: int, weights: int) -> str:
+    """A size, and how many times the model's weights it is, where it has any."""
+    if not weights:
+        return f"{text.size(stored)}, the model has no weights"
+    return f"{text.size(stored)} = {stored / weights:.2f} x the weights' {text.size(weights)}"
 
 
 FILE_TO_WEIGHTS = 1.2

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from edgeexport import text
 from edgeexport.artifact.cases import GoldenAnswers, case_calls
 from edgeexport.method import Finding
 from edgeexport.runtime.program import Program
@@ -45,8 +46,8 @@ def check(program: Program) -> Iterator[Finding]:
             "peak_memory",
             name,
             least <= taken <= most,
-            f"{taken / 1e6:.0f} MB at most, {forecast / 1e6:.0f} MB forecast",
-            f"{least / 1e6:.0f} to {most / 1e6:.0f} MB",
+            f"{text.size(taken)} at most, {text.size(forecast)} forecast",
+            f"{text.size(least)} to {text.size(most)}",
             "",
             {"peak_bytes": taken, "forecast_bytes": forecast},
         )

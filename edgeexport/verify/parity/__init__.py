@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -24,6 +22,7 @@ from typing import Any
 from edgeexport.artifact.folder import PROGRAMS, Artifact, open_artifacts, same_model
 from edgeexport.artifact.manifest import Case, MethodEntry
 from edgeexport.errors import EdgeExportError, UsageError
+from edgeexport.runtime.child_process import run_child
 from edgeexport.runtime.program import runtime_of
 from edgeexport.verify.compare import METRICS, Comparison
 from edgeexport.verify.parity.pipelines import Difference, compare_results, shown
@@ -32,6 +31,9 @@ PAIR_FACTOR = 2.0
 """Two programs may each be off eager by the tolerance, in opposite directions."""
 
 EAGER, EXPORTED = "eager", "ExportedProgram"
+
+ANSWERS = "answers.safetensors"
+"""What a side's process writes beside its result."""
 
 FILES = ("parity.json", "parity.html")
 """What `write` writes."""
@@ -198,27 +200,19 @@ def _answers(artifact: Artifact, engine: str, first: Artifact, options: Mapping,
     from safetensors.torch import load_file
 
     folder.mkdir()
-    command = [
-        sys.executable,
-        "-m",
-        "edgeexport.verify.parity.process",
-        str(artifact.path),
-        engine,
-        str(first.path),
-        str(folder),
-        json.dumps(dict(options)),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    answers, result = folder / "answers.safetensors", folder / "result.json"
-    failure = (
-        ""
-        if done.returncode == 0
-        else " | ".join(done.stderr.strip().splitlines()[-2:]) or f"ended with code {done.returncode}"
-    )
+    request = {
+        "path": str(artifact.path),
+        "engine": engine,
+        "cases_of": str(first.path),
+        "folder": str(folder),
+        "options": dict(options),
+    }
+    outcome = run_child("edgeexport.verify.parity.process", request, "the answering process")
+    answers = folder / ANSWERS
     return _Side(
         load_file(answers) if answers.exists() else {},
-        json.loads(result.read_text(encoding="utf-8")) if result.exists() else None,
-        failure,
+        outcome.answer,
+        "" if outcome.error is None else str(outcome.error),
     )
 
 

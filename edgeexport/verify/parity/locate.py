@@ -83,11 +83,8 @@ def _recipe(artifact: Artifact):
     """The recipe that the manifest names, with its passes and settings."""
     recorded = artifact.manifest.recipe
     settings = recorded.settings
-    asked = (
-        {"cpu_isa": settings["cpu_isa"]["name"], "device": settings["device"]}
-        if "cpu_isa" in settings
-        else {}
-    )
+    given = {s.name: settings[s.name] for s in artifact.target.settings if s.name in settings}
+    asked = {name: value["name"] if isinstance(value, Mapping) else value for name, value in given.items()}
     recipe = catalog.recipe(recorded.name, recorded.precision, asked)
     return dataclasses.replace(
         recipe, passes=tuple(p for p in recipe.passes if p.__name__ in recorded.passes)

@@ -1,41 +1,47 @@
-"""The child process of `parity`: python -m edgeexport.verify.parity.process ARTIFACT ENGINE FIRST
-FOLDER OPTIONS.
-"""
+"""The child process of `parity`."""
 
 from __future__ import annotations
 
 import importlib
-import json
-import sys
 from pathlib import Path
+from typing import Any
 
-from edgeexport import catalog
 from edgeexport.artifact.cases import GoldenAnswers, case_calls
 from edgeexport.artifact.folder import Artifact, open_artifact
+from edgeexport.pipelines import pipeline
+from edgeexport.runtime.child_process import Report, run_as_child
 from edgeexport.runtime.program import Program
+from edgeexport.verify.parity import ANSWERS
 from edgeexport.verify.parity.pipelines import run_pipeline
 
 
-def main(path: str, engine: str, first: str, folder: str, options: str) -> None:
-    """With the runtime ENGINE, answer every case of the artifact FIRST that this one takes, then
-    run the pipeline; what was written before a crash stays.
+def main(request: dict[str, Any], report: Report) -> dict[str, Any] | None:
+    """With the runtime of the request, answer every case of `cases_of` that this artifact takes
+    (written to ANSWERS, which stays if the rest crashes), then the results of its pipelines.
     """
     from safetensors.torch import save_file
 
-    program, cases_of = Program(open_artifact(path)), open_artifact(first)
-    program.engine = importlib.import_module(f"edgeexport.runtime.{engine}").Engine(program.artifact)
-    save_file(_answers(program, cases_of), Path(folder) / "answers.safetensors")
-    pipeline = catalog.model(program.manifest.model.asked).pipeline
-    if pipeline is not None:
-        result = run_pipeline(program, pipeline, Path(folder), json.loads(options))
-        (Path(folder) / "result.json").write_text(json.dumps(result), encoding="utf-8")
+    folder = Path(request["folder"])
+    program, cases_of = Program(open_artifact(request["path"])), open_artifact(request["cases_of"])
+    program.engine = importlib.import_module(f"edgeexport.runtime.{request['engine']}").Engine(
+        program.artifact
+    )
+    save_file(_answers(program, cases_of, report), folder / ANSWERS)
+    results = {}
+    for name in program.manifest.pipelines or ():
+        report.stage(f"the pipeline {name}")
+        made = folder / name
+        made.mkdir()
+        results[name] = run_pipeline(program, pipeline(name), made, request["options"])
+    return results or None
 
 
-def _answers(program: Program, cases_of: Artifact) -> dict:
+def _answers(program: Program, cases_of: Artifact, report: Report) -> dict:
     from edgeexport.errors import InputError
 
     golden, answers = GoldenAnswers(cases_of.golden()), {}
     for name, entry in cases_of.methods.items():
+        report.stage(name)
         method = program[name]
         for case in entry.cases:
             before, inputs = case_calls(case, program, method, golden)
@@ -53,4 +59,4 @@ def _answers(program: Program, cases_of: Artifact) -> dict:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    run_as_child(main)

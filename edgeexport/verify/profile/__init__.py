@@ -10,9 +10,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
-import signal
-import subprocess
-import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -25,14 +22,8 @@ from edgeexport.artifact.folder import SOURCES, Artifact, open_artifact
 from edgeexport.artifact.manifest import Case, MethodEntry, to_json
 from edgeexport.artifact.pte import plain_name
 from edgeexport.artifact.targets import is_pte
-from edgeexport.errors import (
-    ArtifactError,
-    CheckFailed,
-    RuntimeFault,
-    UnknownName,
-    UsageError,
-    foreign_errors,
-)
+from edgeexport.errors import ArtifactError, CheckFailed, UnknownName, UsageError, foreign_errors
+from edgeexport.runtime.child_process import run_child
 from edgeexport.verify.profile.attribution import aligned
 from edgeexport.verify.profile.fixes import fix_of
 
@@ -146,13 +137,16 @@ def profile(
                 f"{keep / name} is there already. Give --force to replace it, or another --keep."
             )
     request = {
+        "path": str(artifact.path),
         "cases": to_json(chosen),
         "calls": calls,
         "threads": threads,
         "bundled": kept[1] if kept else None,
     }
     with tempfile.TemporaryDirectory() as folder:
-        measured = _run(artifact, request, Path(folder))
+        measured = run_child(
+            "edgeexport.verify.profile.process", request | {"folder": folder}, "the profiled run"
+        ).answered()
         found = _profile(artifact, measured, calls)
         for name in kept:
             with foreign_errors(str(keep / name)):
@@ -204,28 +198,6 @@ def _case(entry: MethodEntry, sizes: Mapping[str, int]) -> Case:
         }
         setup = replace(setup, sizes={theirs: wanted[ours] for theirs, ours in follows.items()})
     return replace(first, sizes=wanted, setup=setup)
-
-
-def _run(artifact: Artifact, request: dict, folder: Path) -> dict:
-    """What the child process measured, in a process of its own because a program can crash the
-    runtime. Raises RuntimeFault, UsageError.
-    """
-    log = folder / "log"
-    (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
-    with open(log, "wb") as stream:
-        command = [sys.executable, "-m", "edgeexport.verify.profile.process", str(artifact.path), str(folder)]
-        code = subprocess.run(
-            command, stdout=stream, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
-        ).returncode
-    if code != 0:
-        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
-        *_, last = ["", *log.read_text(encoding="utf-8", errors="replace").strip().splitlines()]
-        raise (
-            UsageError(last)
-            if code == UsageError.exit_code
-            else RuntimeFault(f"The profiled run {how}: {last}")
-        )
-    return json.loads((folder / "measured.json").read_text(encoding="utf-8"))
 
 
 def _move(file: Path, folder: Path) -> None:

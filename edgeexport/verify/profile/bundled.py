@@ -4,9 +4,9 @@ ExecuTorch's own tools run and verify.
 In Python it is `executorch.extension.pybindings.portable_lib` (the examples of the documentation
 call a `load_bundled_input`, which 1.5 does not have):
 
-    module = portable_lib._load_bundled_program_from_buffer(Path("model.bpte").read_bytes()) answers
-    = module.verify_result_with_bundled_expected_output("encode_image", 0, rtol, atol)      # raises
-    RuntimeError where they differ
+    module = portable_lib._load_bundled_program_from_buffer(Path("model.bpte").read_bytes())
+    # raises RuntimeError where they differ
+    module.verify_result_with_bundled_expected_output("encode_image", 0, rtol, atol)
 
 Cases are numbered within their method, in the order of the manifest without those that start from a
 state; their sizes may differ. An element may differ by atol + rtol x its expected value. A
@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from edgeexport import text
 from edgeexport.artifact.cases import GoldenAnswers, case_calls
 from edgeexport.errors import UsageError
 from edgeexport.runtime.program import Program
@@ -53,8 +54,8 @@ def write_bundled(program: Program, methods: Iterable[str], path: Path) -> None:
             suites.append(MethodTestSuite(name, cases))
     if size_bytes > LIMIT_BYTES:
         raise UsageError(
-            f"A bundled program holds at most {LIMIT_BYTES / 1e9:.1f} GB, this would be"
-            f" {size_bytes / 1e9:.1f} GB: choose fewer methods with --method."
+            f"A bundled program holds at most {text.size(LIMIT_BYTES)}, this would be"
+            f" {text.size(size_bytes)}: choose fewer methods with --method."
         )
     path.write_bytes(
         serialize_from_bundled_program_to_flatbuffer(

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from edgeexport import text
 from edgeexport.artifact.pte_memory_plan import STATE_ARENA, Lifetime, MemoryPlan
-from edgeexport.verify.report import text
 from edgeexport.verify.report.svg import Axis, Plot
 
 HEIGHT_PX = 220

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from markupsafe import Markup
 
+from edgeexport import text
 from edgeexport.artifact.manifest import InputEntry, Manifest, MethodEntry
 from edgeexport.samplers import OutputOf
-from edgeexport.verify.report import text
 from edgeexport.verify.report.svg import Plot
 
 HEAD_PX, ROW_PX, GAP_PX, LANE_PX = 30, 34, 22, 13

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from edgeexport import text
 from edgeexport.artifact.manifest import Manifest, MethodEntry
 from edgeexport.method import Finding
-from edgeexport.verify.report import text
 from edgeexport.verify.report.svg import Axis, Plot
 
 ROW_PX = 20

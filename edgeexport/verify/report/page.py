@@ -7,12 +7,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from edgeexport import text
 from edgeexport.artifact.folder import Artifact
 from edgeexport.artifact.manifest import Manifest
 from edgeexport.artifact.pte_memory_plan import read_memory_plans
 from edgeexport.artifact.targets import is_pte
 from edgeexport.verify.compare import FLOOR
-from edgeexport.verify.report import GENERATOR, Measured, Subject, findings_of, text
+from edgeexport.verify.report import GENERATOR, Measured, Subject, findings_of
 from edgeexport.verify.report.app_code import app_code
 from edgeexport.verify.report.latency import Race, races, ratio, ratios
 from edgeexport.verify.report.memory import PlanView, plan_view

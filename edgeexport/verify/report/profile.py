@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from edgeexport.verify.report import text
+from edgeexport import text
 from edgeexport.verify.report.svg import Axis, Plot
 
 SHOWN = 12

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 
 def size(size_bytes: float | None) -> str:
-    """Bytes with their unit, decimal as everywhere in edgeexport: 12.3 MB."""
+    """Bytes in the unit that fits, decimal as everywhere in edgeexport: 12.3 MB, 512 bytes."""
     if size_bytes is None:
         return "not recorded"
     for limit, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
@@ -17,7 +17,7 @@ def size(size_bytes: float | None) -> str:
                 if size_bytes < 100 * limit
                 else f"{size_bytes / limit:.0f} {unit}"
             )
-    return f"{size_bytes:.0f} bytes"
+    return count(round(size_bytes), "byte")
 
 
 def milliseconds(value_ms: float | None) -> str:
