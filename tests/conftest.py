@@ -97,9 +97,11 @@ def shared_folder(tmp_path_factory):
 
 @pytest.fixture(scope="session", autouse=True)
 def warm_children(tmp_path_factory):
-    """Children of the package begin with everything imported, see tests/warm_children.py."""
+    """Children of the package begin with everything imported, see tests/warm_children.py; the real
+    interpreter, or None where they do not.
+    """
     if os.environ.get("EDGEEXPORT_TEST_CHILDREN") == "cold" or not hasattr(os, "pidfd_open"):
-        yield
+        yield None
         return
     real, client = Path(sys.executable), Path(__file__).with_name("warm_children.py")
     session = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
@@ -112,7 +114,7 @@ def warm_children(tmp_path_factory):
         python.with_name("cmake").symlink_to(cmake)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "executable", str(python))
-        yield
+        yield real
 
 
 @pytest.fixture(scope="session")

@@ -23,13 +23,16 @@ import sys
 OF_THE_CHILD = {"PYTEST_CURRENT_TEST", "PATH", "PWD", "OLDPWD", "SHLVL", "_", "XDG_CACHE_HOME"}
 """Variables that may differ from the server's; what is read when a library is loaded may not."""
 
+OF_THE_PACKAGE = ("edgeexport.", "test_warm_children")
+"""How modules that are children begin; the latter is for this file's own test."""
+
 PACKAGES = ("edgeexport.artifact", "edgeexport.runtime", "edgeexport.verify.checks")
 """What children import first, whatever they do."""
 
 
 def client(python, folder, parent, arguments):
     """Have the server do it, or become the real interpreter."""
-    if arguments[:1] != ["-m"] or not arguments[1].startswith("edgeexport."):
+    if arguments[:1] != ["-m"] or not arguments[1].startswith(OF_THE_PACKAGE):
         os.execv(python, [python, *arguments])
     with open(f"{folder}/lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
