@@ -132,7 +132,10 @@ def _run(request, streams):
         runpy.run_module(module, run_name="__main__", alter_sys=True)
         code = 0
     except SystemExit as ended:
-        code = ended.code or 0
+        if isinstance(ended.code, str):
+            print(ended.code, file=sys.stderr)
+        else:
+            code = ended.code or 0
     except BaseException:
         sys.excepthook(*sys.exc_info())
     atexit._run_exitfuncs()
