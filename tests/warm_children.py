@@ -20,8 +20,22 @@ import socket
 import struct
 import sys
 
-OF_THE_CHILD = {"PYTEST_CURRENT_TEST", "PATH", "PWD", "OLDPWD", "SHLVL", "_", "XDG_CACHE_HOME"}
-"""Variables that may differ from the server's; what is read when a library is loaded may not."""
+READ_AT_THE_START = (
+    "PYTHON",
+    "LD_",
+    "MALLOC_",
+    "OMP_",
+    "GOMP_",
+    "KMP_",
+    "MKL_",
+    "OPENBLAS_",
+    "TORCH_",
+    "ATEN_",
+)
+"""How variables begin that are read when Python begins or a library is loaded.
+
+Those of a warm child are the server's, so they must not differ. Of the others it has its own.
+"""
 
 OF_THE_PACKAGE = ("edgeexport.", "test_warm_children")
 """How modules that are children begin; the latter is for this file's own test."""
@@ -41,7 +55,7 @@ def client(python, folder, parent, arguments):
     with open(f"{folder}/environment.json") as file:
         server = json.load(file)
     differing = {name for name in server.keys() | os.environ if server.get(name) != os.environ.get(name)}
-    if not differing <= OF_THE_CHILD:
+    if any(name.startswith(READ_AT_THE_START) for name in differing):
         os.execv(python, [python, *arguments])
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(f"{folder}/socket")
