@@ -1,5 +1,7 @@
 """The real models, built once a session for phone and server by the command a user types;
 EDGEEXPORT_ARTIFACTS is a folder to keep them in.
+
+Tests of a model at full size are marked `full`, but for those of ONE_OF_FULL_SIZE.
 """
 
 import os
@@ -25,7 +27,12 @@ def built(tmp_path_factory, model, *options, weights="random"):
     return out / "edge"
 
 
-LONGEST_FIRST = ("mvit", "blip", "whisper", "sam2", "edgetam", "yolo", "micro")
+FULL_SIZE = ("mvit", "blip", "whisper", "sam2", "edgetam", "yolo")
+LONGEST_FIRST = (*FULL_SIZE, "micro_captioner", "micro")
+ONE_OF_FULL_SIZE = "yolo"
+"""The quickest to build of those with a dynamic batch, a delegate in one piece, pictures and films,
+and a pipeline with post-processing.
+"""
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the mark
@@ -43,6 +50,8 @@ def pytest_collection_modifyitems(items):
 
     for item in items:
         item.add_marker(pytest.mark.xdist_group(group(item)))
+        if group(item) in FULL_SIZE and group(item) != ONE_OF_FULL_SIZE:
+            item.add_marker(pytest.mark.full)
     items.sort(key=lambda item: (*LONGEST_FIRST, group(item)).index(group(item)))
 
 
@@ -66,27 +75,24 @@ blip = _model(MODELS["blip"])
 yolo = _model(MODELS["yolo"], "--batch", "1:16")
 
 
-@pytest.fixture(scope="session")
-def micro(tmp_path_factory):
-    """The micro MViT, built as a user's own model is."""
-    out = (
-        Path(os.environ.get("EDGEEXPORT_ARTIFACTS") or tmp_path_factory.mktemp("artifacts")) / MODELS["micro"]
-    )
-    if not out.is_dir():
-        model, weights = f"{HERE / 'micro_mvit.py'}:MODEL", HERE / "micro" / "mvit.safetensors"
-        edgeexport(
-            "build",
-            model,
-            "--target",
-            "xnnpack",
-            "--weights",
-            weights,
-            "--batch",
-            "1:16",
-            "--out",
-            out / "edge",
-        )
-    return out / "edge"
+def _micro(name, file):
+    """A micro model with learned weights, built for the phone as a user's own model is."""
+
+    @pytest.fixture(scope="session")
+    def fixture(tmp_path_factory):
+        root = os.environ.get("EDGEEXPORT_ARTIFACTS") or tmp_path_factory.mktemp("artifacts")
+        out = Path(root) / name / "edge"
+        if not out.is_dir():
+            model, weights = f"{HERE / f'micro_{file}.py'}:MODEL", HERE / "micro" / f"{file}.safetensors"
+            options = ("--target", "xnnpack", "--weights", weights, "--out", out)
+            edgeexport("build", model, *options, *(("--batch", "1:16") if file == "mvit" else ()))
+        return out
+
+    return fixture
+
+
+micro = _micro(MODELS["micro"], "mvit")
+micro_captioner = _micro("micro-blip", "blip")
 
 
 @pytest.fixture(scope="session")

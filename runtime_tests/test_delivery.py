@@ -13,7 +13,9 @@ def delivered(out, *artifacts):
     return json.loads(edgeexport("deliver", *artifacts, "--allow-random", "--out", out, "--json").stdout)
 
 
-@pytest.mark.parametrize("name", ["sam2", "edgetam", "mvit", "whisper", "blip", "yolo", "micro"])
+@pytest.mark.parametrize(
+    "name", ["sam2", "edgetam", "mvit", "whisper", "blip", "yolo", "micro_captioner", "micro"]
+)
 def test_the_program_is_small_and_answers_as_the_whole_one(name, request, tmp_path):
     artifact = request.getfixturevalue(name)
     manifest = delivered(tmp_path / "cdn", artifact)

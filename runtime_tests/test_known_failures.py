@@ -81,7 +81,7 @@ def test_mvit_with_an_example_of_one_clip_is_specialised(small_mvit):
 
 
 @pytest.fixture(scope="module")
-def whisper():
+def small_whisper():
     from transformers import WhisperConfig, WhisperForConditionalGeneration
 
     layers = {
@@ -110,24 +110,24 @@ SPEECH = (torch.randn(1, 80, 100), torch.ones(1, 100), torch.tensor([[1, 1, 1, 1
     ("strict", "says"),
     [(True, "unrecognized type.*EncoderDecoderCache"), (False, "EncoderDecoderCache.*not a known type")],
 )
-def test_whisper_returns_a_cache_that_no_mode_knows(whisper, strict, says):
+def test_whisper_returns_a_cache_that_no_mode_knows(small_whisper, strict, says):
     """The tutorial's fix, strict=False, is none any more."""
     with pytest.raises((AssertionError, RuntimeError), match=says):
-        export(whisper, SPEECH, strict=strict)
+        export(small_whisper, SPEECH, strict=strict)
 
 
-def test_whisper_without_its_cache_is_captured(whisper):
-    program = export(whisper, SPEECH, {"use_cache": False}, strict=False)
+def test_whisper_without_its_cache_is_captured(small_whisper):
+    program = export(small_whisper, SPEECH, {"use_cache": False}, strict=False)
     with torch.no_grad():
         said, wanted = (
             program.module()(*SPEECH, use_cache=False).logits,
-            whisper(*SPEECH, use_cache=False).logits,
+            small_whisper(*SPEECH, use_cache=False).logits,
         )
     assert torch.allclose(said, wanted, atol=1e-5)
 
 
 @pytest.fixture(scope="module")
-def blip():
+def small_blip():
     from transformers import BlipForConditionalGeneration
 
     settings = micro_blip.config()
@@ -154,18 +154,18 @@ class Caption(nn.Module):
 IMAGE = torch.randn(1, 3, micro_blip.SIZE, micro_blip.SIZE)
 
 
-def test_blip_overwriting_a_constant_is_captured_today(blip):
+def test_blip_overwriting_a_constant_is_captured_today(small_blip):
     """The tutorial: "cannot mutate tensors with frozen storage".
 
     Gone, and the numbers are right.
     """
-    program = export(Caption(blip, clone=False), (IMAGE,), strict=False)
+    program = export(Caption(small_blip, clone=False), (IMAGE,), strict=False)
     with torch.no_grad():
-        assert torch.allclose(program.module()(IMAGE), Caption(blip, clone=True)(IMAGE), atol=1e-5)
+        assert torch.allclose(program.module()(IMAGE), Caption(small_blip, clone=True)(IMAGE), atol=1e-5)
 
 
 @pytest.mark.parametrize(("clone", "outputs"), [(False, 2), (True, 1)])
-def test_blip_overwriting_an_input_gives_the_emitted_file_one_output_more(blip, clone, outputs):
+def test_blip_overwriting_an_input_gives_the_emitted_file_one_output_more(small_blip, clone, outputs):
     """Why the clone is right still: the caller's tokens would be changed, and come back as the
     first output.
     """
@@ -173,14 +173,14 @@ def test_blip_overwriting_an_input_gives_the_emitted_file_one_output_more(blip, 
     from executorch.runtime import Runtime
 
     tokens = torch.tensor([[2, 5, 3, 2]])
-    program = export(Caption(blip, clone), (IMAGE, tokens), strict=False)
+    program = export(Caption(small_blip, clone), (IMAGE, tokens), strict=False)
     kinds = [spec.kind for spec in program.run_decompositions().graph_signature.output_specs]
     assert (OutputKind.USER_INPUT_MUTATION in kinds) is not clone
     emitted = to_edge(program).to_executorch().buffer
     said = Runtime.get().load_program(emitted).load_method("forward").execute([IMAGE, tokens.clone()])
     assert len(said) == outputs
     with torch.no_grad():
-        assert torch.allclose(said[-1], Caption(blip, clone=True)(IMAGE, tokens), atol=1e-4)
+        assert torch.allclose(said[-1], Caption(small_blip, clone=True)(IMAGE, tokens), atol=1e-4)
 
 
 class Generate(nn.Module):
@@ -192,16 +192,16 @@ class Generate(nn.Module):
         return self.blip.generate(pixel_values=image, max_new_tokens=4, num_beams=1, do_sample=False)
 
 
-def test_blip_generate_is_not_captured_and_its_forward_is(blip):
+def test_blip_generate_is_not_captured_and_its_forward_is(small_blip):
     """The loop over tokens depends on data: it stays outside, and one step of it is captured."""
     with pytest.raises(ValueError, match="instance of `torch.nn.Module`, got <class 'method'>"):
-        export(blip.generate, (IMAGE,), strict=False)
+        export(small_blip.generate, (IMAGE,), strict=False)
     with pytest.raises(Exception, match="data-dependent"):
-        export(Generate(blip), (IMAGE,), strict=False)
+        export(Generate(small_blip), (IMAGE,), strict=False)
     step = {"pixel_values": IMAGE, "input_ids": torch.tensor([[1, 5]])}
-    program = export(blip, (), step, strict=False)
+    program = export(small_blip, (), step, strict=False)
     with torch.no_grad():
-        assert torch.allclose(program.module()(**step).logits, blip(**step).logits, atol=1e-5)
+        assert torch.allclose(program.module()(**step).logits, small_blip(**step).logits, atol=1e-5)
 
 
 class Predictor:

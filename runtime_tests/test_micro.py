@@ -56,15 +56,6 @@ def test_a_folder_of_frames_gives_the_direction_by_name(micro, tmp_path):
         assert len(best) == 4 and best[0]["label"] == label and best[0]["probability"] > 0.5
 
 
-@pytest.fixture(scope="module")
-def micro_captioner(tmp_path_factory):
-    """The micro BLIP, built as a user's own model is."""
-    out = tmp_path_factory.mktemp("artifacts") / "micro-blip"
-    model, weights = f"{HERE / 'micro_blip.py'}:MODEL", HERE / "micro" / "blip.safetensors"
-    command("build", model, "--target", "xnnpack", "--weights", weights, "--out", out)
-    return out
-
-
 def test_captions_of_digits_never_seen(micro_captioner):
     module = micro_blip.build().eval()
     load_model(module, HERE / "micro" / "blip.safetensors")

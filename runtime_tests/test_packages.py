@@ -16,7 +16,15 @@ from edgeexport.ship.mobile import damaged
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from android_kotlin import compile_projects, run_java  # noqa: E402
 
-PIPELINES = {"sam2": "segmentation", "whisper": "speech", "blip": "captions", "mvit": "video", "yolo": "pose"}
+PIPELINES = {
+    "sam2": "segmentation",
+    "whisper": "speech",
+    "blip": "captions",
+    "mvit": "video",
+    "yolo": "pose",
+    "micro_captioner": "captions",
+    "micro": "video",
+}
 
 
 @pytest.mark.parametrize("model", PIPELINES)

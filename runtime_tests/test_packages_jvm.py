@@ -29,12 +29,13 @@ def kotlin():
         ("edgetam", {}),
         ("mvit", {}),
         ("micro", {}),
+        ("micro_captioner", {}),
         ("blip", {}),
         ("yolo", {}),
         ("whisper", {"audio": str(BECKETT)}),
         ("whisper", {}),
     ],
-    ids=["sam2", "edgetam", "mvit", "micro", "blip", "yolo", "whisper", "whisper, tones"],
+    ids=["sam2", "edgetam", "mvit", "micro", "micro_captioner", "blip", "yolo", "whisper", "whisper, tones"],
 )
 def test_kotlin_says_what_python_says(request, kotlin, tmp_path, model, given):
     edge = request.getfixturevalue(model)

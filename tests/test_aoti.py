@@ -256,6 +256,7 @@ def call(program, package, method, tensors, folder, around=()):
     return torch.load(folder / "out.pt") if done.returncode == 0 else done.stderr
 
 
+@pytest.mark.toolchain
 def test_cpp_runs_a_method_with_state(run_package, artifacts, server, tmp_path):
     crossed, tokens, start = about(server), torch.tensor([[3, 1, 4]]), torch.tensor([0])
     conversation = server.session()
@@ -269,6 +270,7 @@ def test_cpp_runs_a_method_with_state(run_package, artifacts, server, tmp_path):
         torch.testing.assert_close(got, want, atol=1e-5, rtol=0)
 
 
+@pytest.mark.toolchain
 def test_cpp_runs_a_method_from_an_archive_of_all_artifacts(run_package, artifacts, server, tmp_path):
     x = torch.randn(1, 256, 32)
     answers = call(
@@ -282,6 +284,7 @@ def test_cpp_runs_a_method_from_an_archive_of_all_artifacts(run_package, artifac
         torch.testing.assert_close(got, want, atol=1e-5, rtol=0)
 
 
+@pytest.mark.toolchain
 def test_cpp_is_refused_by_the_library_itself(run_package, artifacts, tmp_path):
     said = call(
         run_package, artifacts[1].program_path, "encode", (torch.randn(1, 256, 32).double(),), tmp_path
@@ -289,6 +292,7 @@ def test_cpp_is_refused_by_the_library_itself(run_package, artifacts, tmp_path):
     assert "unmatched dtype" in said
 
 
+@pytest.mark.toolchain
 def test_a_package_for_v3_runs_on_a_cpu_without_avx512(run_package, artifacts, server, tmp_path):
     if shutil.which("qemu-x86_64") is None:
         pytest.skip("qemu-x86_64 is not installed: apt install qemu-user")
@@ -306,6 +310,7 @@ def test_a_package_for_v3_runs_on_a_cpu_without_avx512(run_package, artifacts, s
         torch.testing.assert_close(got, want, atol=1e-5, rtol=0)
 
 
+@pytest.mark.toolchain
 def test_wide_instructions_are_found(tmp_path):
     """The check can fail: a library that the compiler was told to write for v4."""
     source = tmp_path / "wide.c"

@@ -32,6 +32,7 @@ def found(toy_both):
     )
 
 
+@pytest.mark.toolchain
 def test_every_contender_is_measured_and_right_at_every_size(found):
     assert [row["sizes"] for row in found["rows"]] == [{"batch": 1}, {"batch": 3}]
     assert [(row["rounds"], row["processes"]) for row in found["rows"]] == [(4, 3)] * 2
@@ -62,6 +63,7 @@ def test_every_contender_is_measured_and_right_at_every_size(found):
             assert (contender["load_ms"] is None) == (contender["name"] in AGAINST)
 
 
+@pytest.mark.toolchain
 def test_noise_and_memory_are_stated(found):
     (noise,) = found["noise"]
     assert (
@@ -81,6 +83,7 @@ def test_noise_and_memory_are_stated(found):
     assert found["machine"]["cores"] >= 1 and found["versions"]["torch"] == torch.__version__
 
 
+@pytest.mark.toolchain
 def test_a_method_with_state_is_measured_beside_runtimes_that_hold_none(text_both):
     found = bench(
         [text_both[0].path],
@@ -98,6 +101,7 @@ def test_a_method_with_state_is_measured_beside_runtimes_that_hold_none(text_bot
     ]
 
 
+@pytest.mark.toolchain
 def test_the_native_runner_times_itself(toy_artifact):
     found = bench([toy_artifact.path], against=(), threads=(1,), rounds=3, runner="native")
     ((ours,),) = (row["contenders"] for row in found["rows"])
@@ -110,6 +114,7 @@ def test_the_native_runner_times_itself(toy_artifact):
     assert found["memory"][0]["peak_rss_bytes"] < 200e6, "the runner's own, without Python"
 
 
+@pytest.mark.toolchain
 def test_the_native_runner_repeats_a_call_without_its_tensors(toy_artifact, monkeypatch):
     engine = native.Engine(toy_artifact)
     engine.method("classify")
@@ -216,6 +221,7 @@ def test_a_server_package_is_not_measured_on_a_board(toy_both):
         bench([a.path for a in toy_both], runner="native@raspberry_pi_5=ssh://pi@nowhere.invalid")
 
 
+@pytest.mark.toolchain
 def test_a_contender_that_cannot_run_is_a_result_and_a_crash_says_where(toy_artifact, monkeypatch, tmp_path):
     (tmp_path / "sitecustomize.py").write_text(
         "import os, executorch.runtime as r\n"

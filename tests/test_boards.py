@@ -130,6 +130,7 @@ def test_a_build_for_a_board_is_checked_against_it_and_takes_its_cpu(tmp_path):
 MISSING = [tool for tool in ("qemu-aarch64", "aarch64-linux-gnu-g++") if shutil.which(tool) is None]
 
 
+@pytest.mark.toolchain
 @pytest.mark.skipif(
     bool(MISSING), reason=f"not installed: {', '.join(MISSING)} (apt install qemu-user g++-aarch64-linux-gnu)"
 )

@@ -84,6 +84,7 @@ def test_every_program_has_every_weight_once_and_no_small_file_is_shared(monkeyp
         )
 
 
+@pytest.mark.toolchain
 def test_a_program_in_several_files_runs_in_the_native_runner(text_both, tmp_path, monkeypatch):
     def two(taken):
         weights = list(taken["text"].items())

@@ -445,6 +445,7 @@ def compiled(toy_artifact, toy_package, tmp_path_factory):
     return folder / "classes", folder
 
 
+@pytest.mark.toolchain
 def test_every_package_compiles(compiled):
     classes, folder = compiled
     for kind, name in {
@@ -473,6 +474,7 @@ def said(compiled, toy_package, tmp_path_factory):
     )
 
 
+@pytest.mark.toolchain
 def test_tensors_are_checked_before_the_runtime_sees_them(said):
     refusals = said["refusals"]
     assert refusals.pop("right") == "nothing"
@@ -494,6 +496,7 @@ def test_tensors_are_checked_before_the_runtime_sees_them(said):
     }
 
 
+@pytest.mark.toolchain
 def test_the_program_is_copied_once_and_checked(said):
     stored = said["storage"]
     assert stored["equal"] and stored["same"] and stored["opened"] == 1
@@ -507,6 +510,7 @@ def test_the_program_is_copied_once_and_checked(said):
     )
 
 
+@pytest.mark.toolchain
 def test_one_call_at_a_time_until_it_is_closed(said, toy_artifact):
     loaded = said["loaded"]
     assert loaded["at once"] == 1 and loaded["cancelled"] and loaded["calls"] >= 1
@@ -515,6 +519,7 @@ def test_one_call_at_a_time_until_it_is_closed(said, toy_artifact):
     assert loaded["file"] == [f"{toy_artifact.manifest.files['toy.pte'].sha256}.pte"]
 
 
+@pytest.mark.toolchain
 def test_a_program_is_fetched_once_and_only_the_right_one_is_taken(said, toy_artifact):
     fetched, program = said["fetched"], toy_artifact.manifest.files["toy.pte"]
     assert len(fetched["refused"]) == 2 and all(
@@ -540,6 +545,7 @@ def test_a_package_on_demand_has_the_program_for_its_test_only(toy_artifact, tmp
         package(toy_artifact.path, "ios", tmp_path / "ios", allow_random=True, on_demand=True)
 
 
+@pytest.mark.toolchain
 def test_bitmaps_are_read_as_they_are(said):
     assert said["pixels"] == {"read": True, "back": True}
 
@@ -551,6 +557,7 @@ def jar(classes, folder, path):
     return path
 
 
+@pytest.mark.toolchain
 def test_an_aar_of_compiled_classes(compiled, toy_artifact, tmp_path):
     classes = jar(compiled[0], "com/example/toy", tmp_path / "classes.jar")
     made = package(

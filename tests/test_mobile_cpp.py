@@ -152,6 +152,7 @@ def golden(build):
     return [line for line in run(ctest, "--test-dir", build, "--verbose").splitlines() if ": ok " in line]
 
 
+@pytest.mark.toolchain
 @built_here
 def test_every_method_says_what_eager_said(built):
     cases = golden(built[0])
@@ -162,6 +163,7 @@ def test_every_method_says_what_eager_said(built):
     )
 
 
+@pytest.mark.toolchain
 @built_here
 def test_the_golden_test_fails_where_an_answer_is_another(built, text_package, tmp_path):
     copy = Path(shutil.copytree(text_package.path / "golden", tmp_path / "golden"))
@@ -188,6 +190,7 @@ def test_the_golden_test_fails_where_an_answer_is_another(built, text_package, t
     assert code == 1 and "has not the bytes of its shape" in text
 
 
+@pytest.mark.toolchain
 @built_here
 def test_what_was_installed_runs_where_it_is_copied(built, text_package, tmp_path):
     stage = Path(shutil.copytree(built[1], tmp_path / "board"))
@@ -226,6 +229,7 @@ def app(built, tmp_path_factory):
     return observed
 
 
+@pytest.mark.toolchain
 @built_here
 def test_an_app_gets_what_python_gets_and_the_methods_share_their_state(app, text_artifact):
     program = edgeexport.open(text_artifact.path)
@@ -237,6 +241,7 @@ def test_an_app_gets_what_python_gets_and_the_methods_share_their_state(app, tex
         torch.testing.assert_close(torch.tensor([said]), right, atol=1e-5, rtol=0)
 
 
+@pytest.mark.toolchain
 @built_here
 def test_tensors_are_checked_before_the_runtime_sees_them(app):
     wanted = {
@@ -258,6 +263,7 @@ def test_tensors_are_checked_before_the_runtime_sees_them(app):
     }
 
 
+@pytest.mark.toolchain
 @built_here
 def test_a_program_that_is_damaged_is_an_error(app):
     for name in ("cut.pte", "cut.pte by its size"):
@@ -278,6 +284,7 @@ def test_a_program_that_is_damaged_is_an_error(app):
     assert app["folder.pte"] == "runtime_error: The program folder.pte cannot be read: Is a directory."
 
 
+@pytest.mark.toolchain
 @built_here
 def test_moves_and_turns(app):
     assert (
@@ -287,6 +294,7 @@ def test_moves_and_turns(app):
     )
 
 
+@pytest.mark.toolchain
 def test_words_of_cpp_as_names_compile(text_artifact, tmp_path):
     """Only the code that is made of names; the program is not called."""
     if shutil.which("g++") is None:
@@ -345,6 +353,7 @@ def arm64_executorch():
     return kept(f"executorch-aarch64-{metadata.version('executorch')}", make) / "executorch"
 
 
+@pytest.mark.toolchain
 @built_here
 @pytest.mark.skipif(
     bool(FOREIGN), reason=f"not installed: {', '.join(FOREIGN)} (apt install qemu-user g++-aarch64-linux-gnu)"

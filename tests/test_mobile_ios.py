@@ -336,6 +336,7 @@ def declarations(tmp_path_factory):
     return folder
 
 
+@pytest.mark.toolchain
 def test_the_compiler_takes_a_package_as_on_an_apple_device(written, declarations):
     """Every source of the library; its frameworks are declarations."""
     _, folder = written
@@ -359,6 +360,7 @@ def test_the_compiler_takes_a_package_as_on_an_apple_device(written, declaration
     assert "warning:" not in said, said
 
 
+@pytest.mark.toolchain
 def test_the_package_description_is_read(written):
     """By the package manager, on Linux: the pipelines alone."""
     done = subprocess.run(

@@ -34,6 +34,8 @@ from tokenizers import Tokenizer, models
 from edgeexport.pipelines import pose
 from edgeexport.ship.mobile.golden import FILE, RUNS, TENSORS
 
+pytestmark = pytest.mark.toolchain
+
 RESAMPLINGS = {
     "BILINEAR": Image.Resampling.BILINEAR,
     "BICUBIC": Image.Resampling.BICUBIC,

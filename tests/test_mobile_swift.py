@@ -30,6 +30,8 @@ from swift_tools import PureSwift
 from edgeexport.ship.mobile.golden import FILE
 from edgeexport.ship.mobile.platforms.ios import tokenizer_by_id
 
+pytestmark = pytest.mark.toolchain
+
 FILTERS = {
     "bilinear": Image.Resampling.BILINEAR,
     "bicubic": Image.Resampling.BICUBIC,

@@ -15,10 +15,14 @@ import edgeexport
 from edgeexport.errors import InputError, RuntimeFault, UsageError
 from edgeexport.runtime import native, runner
 
-pytestmark = pytest.mark.skipif(
-    not shutil.which("g++") or not shutil.which("cmake"),
-    reason="the native runner needs g++ and cmake (apt install g++ nlohmann-json3-dev; pip install cmake)",
-)
+pytestmark = [
+    pytest.mark.toolchain,
+    pytest.mark.skipif(
+        not shutil.which("g++") or not shutil.which("cmake"),
+        reason="the native runner needs g++ and cmake"
+        " (apt install g++ nlohmann-json3-dev; pip install cmake)",
+    ),
+]
 
 
 @pytest.fixture(scope="module")

@@ -145,6 +145,7 @@ def check(artifact, *options):
 CONSTANT = {runner.NAME, *runner.LIBRARIES, "toy.pte"}
 
 
+@pytest.mark.toolchain
 @needs_ssh
 @needs_runner
 def test_every_check_passes_over_ssh_and_a_second_run_sends_only_tensors(server, here, toy_artifact):
@@ -175,6 +176,7 @@ def test_every_check_passes_over_ssh_and_a_second_run_sends_only_tensors(server,
     assert server.there == kept
 
 
+@pytest.mark.toolchain
 @needs_ssh
 @needs_runner
 def test_artifacts_are_timed_on_the_board_beside_each_other(server, here, toy_artifact, toy_copy):
@@ -215,6 +217,7 @@ def test_artifacts_are_timed_on_the_board_beside_each_other(server, here, toy_ar
     assert all(len(name) == 64 for name in server.there), "no session is left"
 
 
+@pytest.mark.toolchain
 @needs_ssh
 @needs_runner
 def test_a_session_gives_times_and_ends_without_a_trace(server, here, toy_artifact):
@@ -249,6 +252,7 @@ def _target(link):
         return ""
 
 
+@pytest.mark.toolchain
 @needs_ssh
 @needs_runner
 def test_a_lost_connection_says_at_which_command_and_the_device_cleans_up(server, here, toy_artifact):
@@ -269,6 +273,7 @@ def test_a_lost_connection_says_at_which_command_and_the_device_cleans_up(server
     raise AssertionError(server.there)
 
 
+@pytest.mark.toolchain
 @needs_ssh
 def test_a_runner_that_hangs_is_ended_there_too_and_one_that_dies_says_how(
     server, here, toy_artifact, tmp_path, monkeypatch
@@ -298,6 +303,7 @@ def _read(path):
         return b""
 
 
+@pytest.mark.toolchain
 @needs_ssh
 def test_what_was_cut_off_or_changed_is_not_taken_for_the_file(server, here, tmp_path, monkeypatch):
     device = remote.Device(boards.board(here), server.url)
@@ -341,6 +347,7 @@ def test_what_was_cut_off_or_changed_is_not_taken_for_the_file(server, here, tmp
     assert server.there == [kept.name, "session-of-today"], "what was left days ago is removed"
 
 
+@pytest.mark.toolchain
 @needs_ssh
 @needs_runner
 def test_why_a_device_cannot_be_reached(server, here, toy_artifact):
@@ -363,6 +370,7 @@ def test_why_a_device_cannot_be_reached(server, here, toy_artifact):
     assert not server.cache.exists()
 
 
+@pytest.mark.toolchain
 @needs_ssh
 def test_another_device_than_the_board_is_refused(server, tmp_path):
     other = {"x86_64": "aarch64", "aarch64": "x86_64"}[platform.machine()]
@@ -431,6 +439,7 @@ def adb_lines(phone):
     return lines
 
 
+@pytest.mark.toolchain
 @needs_runner
 def test_every_check_passes_over_adb(phone, android, own_runner, toy_artifact):
     done = check(toy_artifact, "--board", android, "--at", "adb:", "--json")
@@ -457,6 +466,7 @@ def test_every_check_passes_over_adb(phone, android, own_runner, toy_artifact):
     assert not [line for line in adb_lines(phone) if " push " in line], "all of it is there"
 
 
+@pytest.mark.toolchain
 @needs_runner
 def test_one_artifact_is_timed_over_adb_and_printed(phone, android, own_runner, toy_artifact, tmp_path):
     done = run_command(

@@ -496,6 +496,7 @@ def test_the_code_names_files_methods_shapes_and_shared_state(toy_artifact, text
     )
 
 
+@pytest.mark.toolchain
 @pytest.mark.skipif(shutil.which("g++") is None, reason="not installed: g++ (apt install g++)")
 def test_the_cpp_code_compiles(toy_artifact, text_both, tmp_path):
     import importlib.util
@@ -569,6 +570,7 @@ def look(page, width, scheme, folder):
     return json.loads(html.unescape(facts.group(1))), folder / "page.png"
 
 
+@pytest.mark.toolchain
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="not installed: chromium (apt install chromium)")
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("width", [390, 1200])

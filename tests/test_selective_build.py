@@ -72,6 +72,7 @@ def library(request, tmp_path_factory):
     return request.param, folder / "libnames.so"
 
 
+@pytest.mark.toolchain
 def test_names_are_whole_strings(library):
     machine, path = library
     found = Library(str(path), path.read_bytes())
@@ -82,6 +83,7 @@ def test_names_are_whole_strings(library):
     )
 
 
+@pytest.mark.toolchain
 def test_libraries_in_an_archive_are_held_by_architecture(library, foreign, tmp_path):
     machine, path = library
     with zipfile.ZipFile(tmp_path / "a.aar", "w") as archive:

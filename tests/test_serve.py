@@ -241,6 +241,7 @@ def many(base, program, count, during=lambda: None):
     return [status for status, _ in said]
 
 
+@pytest.mark.toolchain
 def test_ray_waits_for_its_proxy_on_a_busy_machine(served):
     """Its 5 s are over before the process has begun, where others compute; serving then failed."""
     _, _, process = served
@@ -252,6 +253,7 @@ def test_ray_waits_for_its_proxy_on_a_busy_machine(served):
     assert controller.environ()["RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S"] == "60"
 
 
+@pytest.mark.toolchain
 def test_the_addresses_that_are_printed_are_those_that_are_listened_on(served):
     base, metrics, process = served
     (said,) = (line for line in process.log.read_text().splitlines() if line.startswith("Serving"))
@@ -266,6 +268,7 @@ def test_the_addresses_that_are_printed_are_those_that_are_listened_on(served):
         assert f"{what} http://{listening[port].replace('::', '0.0.0.0')}:{port}" in said
 
 
+@pytest.mark.toolchain
 def test_many_clients_get_their_own_right_answers(served, program):
     base, metrics, _ = served
     assert many(base, program, 300) == [200] * 300
@@ -276,6 +279,7 @@ def test_many_clients_get_their_own_right_answers(served, program):
         time.sleep(1)
 
 
+@pytest.mark.toolchain
 def test_a_killed_replica_loses_no_request_without_an_error(served, program):
     base, _, process = served
     replicas = [
@@ -292,6 +296,7 @@ def test_a_killed_replica_loses_no_request_without_an_error(served, program):
         assert time.monotonic() < deadline, "the service comes back"
 
 
+@pytest.mark.toolchain
 def test_it_drains(served):
     base, _, process = served
     with httpx.Client() as client, ThreadPoolExecutor(8) as pool:
@@ -341,6 +346,7 @@ def cluster():
     assert process.returncode == 0
 
 
+@pytest.mark.toolchain
 def test_replicas_are_spread_over_the_nodes_of_a_cluster_which_goes_on_afterwards(
     cluster, toy_both, program, tmp_path
 ):
@@ -359,6 +365,7 @@ def test_replicas_are_spread_over_the_nodes_of_a_cluster_which_goes_on_afterward
     assert replicas() == ["0", "0", "2"]
 
 
+@pytest.mark.toolchain
 def test_a_taken_port_a_phone_artifact_and_no_artifact_are_refused(toy_both, tmp_path):
     def run(*arguments):
         done = subprocess.run(
