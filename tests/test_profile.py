@@ -230,6 +230,7 @@ def test_what_cannot_be_profiled_is_refused(artifact, copy, keep, method):
     def as_package(manifest):
         manifest["files"]["slow.pt2"] = manifest["files"].pop("slow.pte")
         manifest["program"] = "slow.pt2"
+        manifest["target"] = "aoti"
 
     path = copy(as_package)
     (path / "slow.pte").rename(path / "slow.pt2")

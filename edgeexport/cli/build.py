@@ -87,7 +87,7 @@ def command(model: str, wanted: tuple[str, ...], outs: tuple[Path, ...], as_json
     catalog.require(model, wanted, options["precision"])
     if outs and len(outs) != len(wanted):
         raise UsageError(
-            f"{len(wanted)} targets need {len(targets)} folders: give --out once a target, or not at all."
+            f"{len(wanted)} targets need {len(wanted)} folders: give --out once a target, or not at all."
         )
     from edgeexport.build import build_targets
 
