@@ -46,21 +46,16 @@ def measured(folder: Path) -> dict:
     manifest = open_artifact(folder).manifest
     errors: dict[str, float] = {}
     for finding in manifest.findings:
-        for figures in finding["details"].values() if finding["check"] == "numerics" else ():
+        for figures in finding.details.values() if finding.check == "numerics" else ():
             if isinstance(figures, dict) and "max_abs_relative" in figures:
-                errors[finding["method"]] = max(
-                    errors.get(finding["method"], 0.0), figures["max_abs_relative"]
-                )
+                errors[finding.method] = max(errors.get(finding.method, 0.0), figures["max_abs_relative"])
     methods = {}
     for entry in manifest.methods:
-        facts = {
-            "max_abs_relative": errors[entry["name"]],
-            "planned_memory_bytes": entry["planned_memory_bytes"],
-        }
-        if entry["delegation"]:
-            outside = sum(each["count"] for each in entry["delegation"]["outside"])
-            facts |= {"delegates": entry["delegation"]["delegates"], "nodes_outside": outside}
-        methods[entry["name"]] = facts
+        facts = {"max_abs_relative": errors[entry.name], "planned_memory_bytes": entry.planned_memory_bytes}
+        if entry.delegation:
+            outside = sum(each.count for each in entry.delegation.outside)
+            facts |= {"delegates": entry.delegation.delegates, "nodes_outside": outside}
+        methods[entry.name] = facts
     return {"size_bytes": manifest.program_file.size_bytes, "methods": methods}
 
 

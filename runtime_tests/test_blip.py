@@ -43,7 +43,7 @@ def test_every_finding_passed_and_the_tied_matrix_is_stored_once(blip):
 
 
 def test_twenty_greedy_tokens_are_those_of_transformers(program, original, photo):
-    facts = program.manifest["prepare"]
+    facts = program.manifest.prepare
     pixels = to_tensor(read_photo(photo), 384, 384, facts["mean"], facts["std"], Image.Resampling.BICUBIC)
     for prompt in ([], [1037, 6302, 1997]):
         begin = torch.tensor([[facts["start"], *prompt, facts["end"]]])  # generate drops the last token
@@ -57,7 +57,7 @@ def test_twenty_greedy_tokens_are_those_of_transformers(program, original, photo
 
 def test_the_pipeline_says_the_same_and_that_the_weights_are_random(blip, program, photo):
     said = json.loads(command("run", blip, "--image", photo, "--json").stdout)
-    facts = program.manifest["prepare"]
+    facts = program.manifest.prepare
     seen = program["encode_image"](
         to_tensor(read_photo(photo), 384, 384, facts["mean"], facts["std"], Image.Resampling.BICUBIC)
     )

@@ -51,7 +51,7 @@ def test_every_finding_passed_within_the_limits(artifact, name):
 
 def test_delegation_is_as_good_as_it_was(program):
     for name, most in (("encode_image", 3), ("decode_masks", 3)):
-        assert program.artifact.methods[name]["delegation"]["delegates"] <= most
+        assert program.artifact.methods[name].delegation.delegates <= most
 
 
 @pytest.fixture(scope="module")

@@ -38,12 +38,12 @@ def test_every_batch_is_right_to_a_thousandth_of_a_pixel_and_17_is_refused(yolo)
 
 
 def test_it_is_one_delegate_with_nothing_outside(yolo):
-    delegation = edgeexport.open(yolo).artifact.methods["detect"]["delegation"]
-    assert delegation["delegates"] == 1 and delegation["outside"] == []
+    delegation = edgeexport.open(yolo).artifact.methods["detect"].delegation
+    assert delegation.delegates == 1 and delegation.outside == ()
 
 
 def test_the_licence_is_in_the_manifest(yolo):
-    assert edgeexport.open(yolo).manifest["model"]["source"]["licence"] == "AGPL-3.0"
+    assert edgeexport.open(yolo).manifest.model.source.licence == "AGPL-3.0"
 
 
 def ultralytics_people(original, photo, confidence, iou, limit, monkeypatch):

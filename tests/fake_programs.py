@@ -7,15 +7,11 @@ from types import SimpleNamespace
 
 import torch
 import torch.nn.functional as F
+from manifests import manifest_of
 
-from edgeexport.method import Dim, Pipeline
-from edgeexport.pipelines import captions, pose, segmentation, speech, video
+from edgeexport.method import Dim
 from edgeexport.ship.mobile import golden
 
-PIPELINES = {
-    m.__name__.rpartition(".")[2]: Pipeline(m.OPTIONS, m.run)
-    for m in (segmentation, speech, captions, video, pose)
-}
 STATS = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
 KEYPOINTS = [f"{side} {joint}" for side in ("left", "right") for joint in ("eye", "wrist", "knee")]
 TEXT = {"end": 300, "start": 301, "no_speech": 309, "no_timestamps": 310, "timestamps": 311}
@@ -25,17 +21,7 @@ class Fake:
     """A Program of `methods`, {name: answer(*tensors)}, whose batch goes from 1 to 2."""
 
     def __init__(self, prepare, methods, tokenizer=None):
-        self.manifest = {
-            "model": {"name": "fake"},
-            "target": "xnnpack",
-            "precision": "fp32",
-            "weights": {"source": "random", "seed": 0},
-            "prepare": prepare,
-            "methods": [
-                {"name": name, "dims": [{"name": "batch", "asked": [1, 2], "verified": [1, 2]}]}
-                for name in methods
-            ],
-        }
+        self.manifest = manifest_of(prepare, *methods)
         self.artifact = SimpleNamespace(tokenizer=lambda: tokenizer, text_note=None)
         self._methods = methods
 
@@ -62,7 +48,7 @@ class _Callable:
 def fake(name, seed=0, tokenizer=None, **facts):
     """A program for the pipeline `name`; `facts` replace those of its `prepare`."""
     program = _MAKERS[name](torch.Generator().manual_seed(seed), tokenizer)
-    program.manifest["prepare"] |= facts
+    program.manifest.prepare.update(facts)
     return program
 
 
@@ -175,7 +161,7 @@ def write_record(folder, name, runs):
     """Write the record of `runs`, pairs (program, options by name), and the manifest; returns the
     paths of both.
     """
-    done = tuple(golden.recorded_run(program, name, PIPELINES[name], options) for program, options in runs)
+    done = tuple(golden.recorded_run(program, name, options) for program, options in runs)
     golden.write(golden.Golden("fake", "fake.pte", "0" * 64, name, done, ()), folder / "golden")
-    (folder / "manifest.json").write_text(json.dumps(runs[0][0].manifest))
+    (folder / "manifest.json").write_text(json.dumps(runs[0][0].manifest.for_app()))
     return folder / "golden", folder / "manifest.json"

@@ -54,11 +54,11 @@ def step(program, token, position, *crossed):
 def test_both_targets_come_of_one_capture_and_say_the_same(artifacts, server):
     edge, package = (a.manifest for a in artifacts)
     assert (
-        edge["weights"]["sha256"] == package["weights"]["sha256"]
-        and edge["target"] == "xnnpack"
-        and package["target"] == "aoti"
+        edge.weights.sha256 == package.weights.sha256
+        and edge.target == "xnnpack"
+        and package.target == "aoti"
     )
-    assert edge["files"]["golden.safetensors"] == package["files"]["golden.safetensors"]
+    assert edge.files["golden.safetensors"] == package.files["golden.safetensors"]
     program = edgeexport.open(artifacts[0].path)
     for each in (program, server):
         prefill(each, [3, 1, 4], 0, *about(each))
@@ -69,7 +69,7 @@ def test_both_targets_come_of_one_capture_and_say_the_same(artifacts, server):
 
 def test_every_check_of_a_package_ran_and_the_manifest_says_how_it_was_made(artifacts):
     manifest = artifacts[1].manifest
-    assert {f["check"] for f in manifest["findings"]} == {
+    assert {f.check for f in manifest.findings} == {
         "loads",
         "cpu_isa",
         "numerics",
@@ -77,13 +77,13 @@ def test_every_check_of_a_package_ran_and_the_manifest_says_how_it_was_made(arti
         "state",
         "package_size",
     }
-    settings = manifest["recipe"]["settings"]
+    settings = manifest.recipe.settings
     assert (
         settings["cpu_isa"]["name"] == "x86-64-v3"
         and settings["device"] == "cpu"
         and "avx2" in settings["cpu_isa"]["flags"]
     )
-    assert all(m["compiled"]["compile_s"] > 0 and m["delegation"] is None for m in manifest["methods"])
+    assert all(m.compiled.compile_s > 0 and m.delegation is None for m in manifest.methods)
 
 
 def test_conversations_on_one_program_do_not_disturb_each_other(server):
@@ -356,7 +356,7 @@ def test_a_package_for_a_wider_cpu_is_refused_before_it_is_loaded(copy):
 def test_a_package_that_is_no_archive_is_a_finding(copy):
     package = copy / "toy-text.pt2"
     package.write_bytes(package.read_bytes()[:100_000])
-    edit(copy, lambda m: m["files"].update({"toy-text.pt2": record(package)}))
+    edit(copy, lambda m: m["files"].update({"toy-text.pt2": vars(record(package))}))
     finding, *_ = edgeexport.check(copy)
     assert not finding.passed and finding.check == "loads" and "cannot load" in finding.message
 

@@ -208,3 +208,16 @@ def test_running_a_program_imports_nothing_of_lowering(toy_artifact):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout.split() == [], done.stdout + done.stderr
+
+
+def test_the_manifest_is_read_by_its_attributes():
+    """Outside of artifact/manifest.py nobody knows that it is JSON."""
+    found = []
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Constant):
+                continue
+            name = getattr(node.value, "attr", getattr(node.value, "id", ""))
+            if name == "manifest" and isinstance(node.slice.value, str):
+                found.append(f"{path.relative_to(PACKAGE)}:{node.lineno}")
+    assert found == []

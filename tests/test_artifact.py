@@ -9,26 +9,23 @@ import shutil
 import sys
 
 import pytest
+from in_process import run_command as run
 
 import edgeexport
 from edgeexport.artifact.folder import MANIFEST, open_artifact, staged
+from edgeexport.artifact.manifest import DimEntry
 from edgeexport.errors import ArtifactError
 
 
 def test_opening_verifies_and_describes(toy_artifact):
     opened = open_artifact(toy_artifact.path)
     entry = opened.methods["classify"]
-    assert entry["dims"] == [
-        {"name": "batch", "asked": [1, 17], "verified": [1, 17], "sizes": [1, 2, 3, 7, 13, 17]}
-    ]
-    assert entry["capture"]["mode"] == "strict" and entry["inputs"][0]["layout"] == "contiguous"
-    assert entry["planned_memory_bytes"] > 0 and entry["delegation"]["delegates"] >= 1
-    assert opened.manifest["weights"]["sha256"] and opened.manifest["versions"]["torch"].startswith("2.13")
-    assert all(f["passed"] for f in opened.manifest["findings"])
-    assert (
-        opened.manifest["timings"]["peak_rss_bytes"] > 1e6
-        and opened.manifest["timings"]["check_peak_rss_bytes"] > 1e6
-    )
+    assert entry.dims == (DimEntry("batch", (1, 17), (1, 17), (1, 2, 3, 7, 13, 17)),)
+    assert entry.capture.mode == "strict" and entry.inputs[0].layout == "contiguous"
+    assert entry.planned_memory_bytes > 0 and entry.delegation.delegates >= 1
+    assert opened.manifest.weights.sha256 and opened.manifest.versions["torch"].startswith("2.13")
+    assert all(f.passed for f in opened.manifest.findings)
+    assert opened.manifest.timings.peak_rss_bytes > 1e6 and opened.manifest.timings.check_peak_rss_bytes > 1e6
 
 
 @pytest.mark.parametrize("where", [0, 1000, -1])
@@ -61,6 +58,8 @@ def test_a_short_missing_or_foreign_file_is_refused(toy_copy, tmp_path):
         (lambda m: m["methods"][0]["inputs"][0].update(layout="channels_last"), "layout"),
         (lambda m: m["weights"].update(sha256="abc"), "sha256"),
         (lambda m: m["files"].pop("toy.pte"), "records no hash of toy.pte"),
+        (lambda m: m["methods"][0]["inputs"][0].update(sample={"kind": "of later"}), "of later"),
+        (lambda m: m["methods"][0]["inputs"][0]["sample"].update(later=1), "later"),
         (lambda m: m.update(program="other.pte"), "records no hash of other.pte"),
     ],
 )
@@ -141,3 +140,37 @@ def test_a_read_only_and_a_full_disk_are_said(tmp_path):
             raise AssertionError("work was begun")
     finally:
         subprocess.run(["umount", disk], check=True)
+
+
+def test_nothing_that_a_manifest_names_is_imported(toy_copy, tmp_path):
+    """Anyone may have written it: a name of code in it is data."""
+    trap, sprung = tmp_path / "trap.py", tmp_path / "sprung"
+    trap.write_text(f"open({str(sprung)!r}, 'w')\nMODEL = None\n")
+    manifest = json.loads((toy_copy / "manifest.json").read_text())
+    manifest["model"]["asked"] = f"{trap}:MODEL"
+    (toy_copy / "manifest.json").write_text(json.dumps(manifest))
+    refused = run("run", toy_copy, "--image", "photo.jpg")
+    assert refused.returncode == 2 and "has no pipeline" in refused.stderr
+    refused = run("bench", toy_copy, "--rounds", "1")
+    assert refused.returncode == 2 and "which nothing but you may name" in refused.stderr
+    assert run("show", toy_copy).returncode == 0
+    packaged = run("package", toy_copy, "--platform", "cpp", "--allow-random", "--out", tmp_path / "package")
+    assert packaged.returncode == 0, packaged.stderr
+    assert not sprung.exists()
+
+
+@pytest.mark.parametrize("name", ["os:system", "../pose", "trap.py:MODEL", "", "Pose"])
+def test_a_pipeline_is_named_and_is_no_path(toy_copy, name):
+    manifest = json.loads((toy_copy / "manifest.json").read_text())
+    manifest["pipelines"] = [name]
+    (toy_copy / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(ArtifactError, match="pipelines/0"):
+        open_artifact(toy_copy)
+
+
+def test_a_target_of_another_version_is_refused(toy_copy):
+    manifest = json.loads((toy_copy / "manifest.json").read_text())
+    manifest["target"] = "vulkan"
+    (toy_copy / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(ArtifactError, match="for the target 'vulkan', which this version"):
+        open_artifact(toy_copy)

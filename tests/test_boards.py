@@ -123,8 +123,8 @@ def test_a_build_for_a_board_is_checked_against_it_and_takes_its_cpu(tmp_path):
     artifact = edgeexport.build(
         TOY, weights="random", batch="1:2", target="aoti", out=tmp_path / "a", board="x86_64_v3_server"
     )
-    assert artifact.manifest["recipe"]["settings"]["cpu_isa"]["name"] == "x86-64-v3"
-    assert [f["passed"] for f in artifact.manifest["findings"] if f["check"] == "board"] == [True] * 3
+    assert artifact.manifest.recipe.settings["cpu_isa"]["name"] == "x86-64-v3"
+    assert [f.passed for f in artifact.manifest.findings if f.check == "board"] == [True] * 3
 
 
 MISSING = [tool for tool in ("qemu-aarch64", "aarch64-linux-gnu-g++") if shutil.which(tool) is None]

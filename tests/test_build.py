@@ -16,8 +16,8 @@ PLACE = TOY.rpartition(":")[0]
 
 
 def test_findings_cover_every_check_and_every_size(toy_artifact):
-    findings = toy_artifact.manifest["findings"]
-    assert {f["check"] for f in findings} == {
+    findings = toy_artifact.manifest.findings
+    assert {f.check for f in findings} == {
         "loads",
         "operators",
         "numerics",
@@ -26,38 +26,38 @@ def test_findings_cover_every_check_and_every_size(toy_artifact):
         "delegation",
         "model_schema",
     }
-    numerics = [f for f in findings if f["check"] == "numerics"]
+    numerics = [f for f in findings if f.check == "numerics"]
     assert len(numerics) == 7, "six sizes of photographs, and noise"
-    assert all("SQNR" in f["measured"] and "<=" in f["limit"] for f in numerics)
-    (bound,) = [f for f in findings if f["check"] == "dynamic_bounds"]
-    assert "wrapper refuses, runtime refuses" in bound["measured"]
+    assert all("SQNR" in f.measured and "<=" in f.limit for f in numerics)
+    (bound,) = [f for f in findings if f.check == "dynamic_bounds"]
+    assert "wrapper refuses, runtime refuses" in bound.measured
 
 
 def test_the_manifest_says_what_each_pass_did_and_what_is_outside(toy_artifact):
-    (entry,) = toy_artifact.manifest["methods"]
-    changes = {p["name"]: p["changes"] for p in entry["passes"]}
+    (entry,) = toy_artifact.manifest.methods
+    changes = {p.name: p.changes for p in entry.passes}
     assert (
         changes["split_linear"] == 3
         and changes["decompose_attention"] == 1
         and changes["conv3d_as_conv2d"] == 0
     )
-    assert entry["delegation"]["outside"], "mean over tokens is not delegable"
-    reasons = {o["operator"]: o["reason"] for o in entry["delegation"]["outside"]}
+    assert entry.delegation.outside, "mean over tokens is not delegable"
+    reasons = {o.operator: o.reason for o in entry.delegation.outside}
     assert "mean.dim only supports averaging 4D tensors" in reasons["aten::mean.dim"]
 
 
 def test_the_same_seed_gives_the_same_weights(toy_artifact, tmp_path):
     again = edgeexport.build(TOY, weights="random:0", out=tmp_path / "again")
     other = edgeexport.build(TOY, weights="random:1", batch="2:3", out=tmp_path / "other")
-    digests = [a.manifest["weights"]["sha256"] for a in (toy_artifact, again, other)]
+    digests = [a.manifest.weights.sha256 for a in (toy_artifact, again, other)]
     assert digests[0] == digests[1] != digests[2]
-    assert other.methods["classify"]["dims"][0]["verified"] == [2, 3]
+    assert other.methods["classify"].dims[0].verified == (2, 3)
 
 
 def test_a_static_model_and_one_batch(tmp_path):
     edgeexport.build(f"{PLACE}:batchless", weights="random", out=tmp_path / "static")
     one = edgeexport.build(TOY, weights="random", batch="1", out=tmp_path / "one")
-    assert one.methods["classify"]["dims"][0]["verified"] == [1, 1]
+    assert one.methods["classify"].dims[0].verified == (1, 1)
 
 
 def test_a_module_without_weights_builds_for_every_target(tmp_path):
@@ -66,10 +66,10 @@ def test_a_module_without_weights_builds_for_every_target(tmp_path):
         f"{PLACE}:weightless", targets=("xnnpack", "aoti"), weights="random", batch="1:3", outs=outs
     )
     for artifact, check in zip(built, ("memory", "package_size")):
-        assert artifact.manifest["weights"]["size_bytes"] == 0
-        (finding,) = [f for f in artifact.manifest["findings"] if f["check"] == check and not f["method"]]
-        assert finding["passed"] and "the model has no weights" in finding["measured"]
-        assert finding["limit"].endswith("<= 262 kB")
+        assert artifact.manifest.weights.size_bytes == 0
+        (finding,) = [f for f in artifact.manifest.findings if f.check == check and not f.method]
+        assert finding.passed and "the model has no weights" in finding.measured
+        assert finding.limit.endswith("<= 262 kB")
 
 
 @pytest.mark.parametrize("name", ["impossible", "wrong"])
@@ -79,7 +79,7 @@ def test_a_failing_check_keeps_the_artifact_under_a_name_that_says_so(tmp_path, 
     assert raised.value.exit_code == 1
     assert not (tmp_path / "out").exists()
     kept = open_artifact(tmp_path / "out.failed")
-    assert any(not f["passed"] for f in kept.manifest["findings"])
+    assert any(not f.passed for f in kept.manifest.findings)
 
 
 def test_a_build_that_fails_again_replaces_what_was_kept(tmp_path):
@@ -87,7 +87,7 @@ def test_a_build_that_fails_again_replaces_what_was_kept(tmp_path):
     (tmp_path / "out.failed" / "manifest.json").write_text("that of the last time")
     with pytest.raises(CheckFailed):
         edgeexport.build(f"{PLACE}:impossible", weights="random", batch="1", out=tmp_path / "out")
-    assert open_artifact(tmp_path / "out.failed").manifest["model"]["name"] == "toy"
+    assert open_artifact(tmp_path / "out.failed").manifest.model.name == "toy"
 
 
 def test_check_finds_a_program_that_says_something_else(toy_copy):
@@ -100,7 +100,7 @@ def test_check_finds_a_program_that_says_something_else(toy_copy):
     golden["classify/3/logits"] = golden["classify/3/logits"] + 0.01
     save_file(golden, toy_copy / "golden.safetensors")
     manifest = json.loads((toy_copy / "manifest.json").read_text())
-    manifest["files"]["golden.safetensors"] = record(toy_copy / "golden.safetensors")
+    manifest["files"]["golden.safetensors"] = vars(record(toy_copy / "golden.safetensors"))
     (toy_copy / "manifest.json").write_text(json.dumps(manifest))
     failed = [f for f in edgeexport.check(toy_copy) if not f.passed]
     assert [(f.check, f.details["case"]) for f in failed] == [("numerics", "3")]
@@ -120,7 +120,7 @@ def test_a_program_with_a_damaged_header_is_a_finding_not_a_crash(toy_copy):
     data[4:8] = b"XXXX"
     program.write_bytes(data)
     manifest = json.loads((toy_copy / "manifest.json").read_text())
-    manifest["files"]["toy.pte"] = record(program)
+    manifest["files"]["toy.pte"] = vars(record(program))
     (toy_copy / "manifest.json").write_text(json.dumps(manifest))
     findings = edgeexport.check(toy_copy)
     assert [f.check for f in findings] == ["loads"] and not findings[0].passed

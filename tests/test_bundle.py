@@ -66,10 +66,10 @@ def test_plain_pytorch_reads_the_programs_and_the_models(archive, text_both):
 
 
 def test_open_takes_the_first_or_the_one_that_is_named(archive, text_both):
-    assert edgeexport.open(archive).manifest["target"] == "xnnpack"
-    assert open_artifact(archive, lambda target: target.serves).manifest["target"] == "aoti"
+    assert edgeexport.open(archive).manifest.target == "xnnpack"
+    assert open_artifact(archive, lambda target: target.serves).manifest.target == "aoti"
     program = edgeexport.open(archive / "aoti-fp32")
-    assert program.manifest["target"] == "aoti"
+    assert program.manifest.target == "aoti"
     for method in program.methods:
         program[method].load()
     with pytest.raises(ArtifactError, match="has no artifact 'coreml-fp16'. It has: xnnpack-fp32, aoti-fp32"):

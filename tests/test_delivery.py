@@ -45,21 +45,19 @@ def test_programs_with_the_same_weights_share_a_file_of_them(
         f"narrow={toy_both[0].path}",
         f"text={text_both[0].path}",
     )
-    wide, narrow, text = (made.manifest["programs"][name] for name in ("wide", "narrow", "text"))
+    wide, narrow, text = (made.contents["programs"][name] for name in ("wide", "narrow", "text"))
     assert wide["data"] == narrow["data"] and len(wide["data"]) == 1, (
         "one file of weights for the two that have the same"
     )
     assert not set(text["data"]) & set(wide["data"])
-    assert {name: record(made.path / name) for name in made.manifest["files"]} == made.manifest["files"]
-    assert {file.name for file in made.path.iterdir()} == {MANIFEST, *made.manifest["files"]}
+    assert {name: vars(record(made.path / name)) for name in made.contents["files"]} == made.contents["files"]
+    assert {file.name for file in made.path.iterdir()} == {MANIFEST, *made.contents["files"]}
     for entry, artifact in ((wide, toy_artifact), (narrow, toy_both[0]), (text, text_both[0])):
         needed = [entry["program"], *entry["data"], *filter(None, [entry["tokenizer"]])]
-        assert entry["size_bytes"] == sum(made.manifest["files"][name]["size_bytes"] for name in needed)
-        assert entry["made_of"]["sha256"] == record(artifact.program_path)["sha256"]
-        assert entry["equal_calls"] == sum(
-            min(2, len(method["cases"])) for method in artifact.methods.values()
-        )
-    assert open_delivery(made.path).manifest == made.manifest
+        assert entry["size_bytes"] == sum(made.contents["files"][name]["size_bytes"] for name in needed)
+        assert entry["made_of"]["sha256"] == record(artifact.program_path).sha256
+        assert entry["equal_calls"] == sum(min(2, len(method.cases)) for method in artifact.methods.values())
+    assert open_delivery(made.path).contents == made.contents
     assert "Apache-2.0" in (made.path / "NOTICE").read_text()
 
 
@@ -94,7 +92,7 @@ def test_a_program_in_several_files_runs_in_the_native_runner(text_both, tmp_pat
 
     monkeypatch.setattr(delivery, "_groups", two)
     made = delivered(tmp_path / "cdn", f"text={text_both[0].path}")
-    entry = made.manifest["programs"]["text"]
+    entry = made.contents["programs"]["text"]
     assert len(entry["data"]) == 2 and entry["equal_calls"] >= 4
     with pytest.raises(UsageError, match="has 2 data files, and Python's runtime takes one"):
         Engine(
@@ -106,7 +104,7 @@ def test_a_program_in_several_files_runs_in_the_native_runner(text_both, tmp_pat
 
 def test_few_common_weights_are_no_download_of_their_own(toy_artifact, toy_both, tmp_path):
     made = delivered(tmp_path / "cdn", f"wide={toy_artifact.path}", f"narrow={toy_both[0].path}")
-    wide, narrow = made.manifest["programs"].values()
+    wide, narrow = made.contents["programs"].values()
     assert len(wide["data"]) == len(narrow["data"]) == 1 and wide["data"] == narrow["data"], (
         "the same content has the same name"
     )
@@ -114,7 +112,7 @@ def test_few_common_weights_are_no_download_of_their_own(toy_artifact, toy_both,
 
 def test_whole_programs_are_as_they_were_built(toy_artifact, tmp_path):
     made = delivered(tmp_path / "cdn", toy_artifact.path, whole=True)
-    entry = made.manifest["programs"]["toy"]
+    entry = made.contents["programs"]["toy"]
     assert (
         entry["data"] == []
         and (made.path / entry["program"]).read_bytes() == toy_artifact.program_path.read_bytes()
@@ -170,7 +168,7 @@ def test_random_weights_and_failed_checks_are_refused(toy_artifact, toy_copy, tm
 def test_a_folder_with_an_equals_sign_and_one_inside_the_artifact(toy_artifact, toy_copy, tmp_path):
     strange = tmp_path / "run=3"
     toy_copy.rename(strange)
-    assert list(delivered(tmp_path / "cdn", strange).manifest["programs"]) == ["toy"]
+    assert list(delivered(tmp_path / "cdn", strange).contents["programs"]) == ["toy"]
     with pytest.raises(ArtifactError, match="is inside the artifact"):
         delivered(strange / "cdn", strange)
 
@@ -223,7 +221,7 @@ def test_of_whole_programs_it_is_told_what_the_old_one_has(toy_artifact, toy_bot
     found = delta(toy_artifact.path, toy_both[0].path)
     (program,) = [file for file in found.files if file.name.endswith(".pte")]
     assert program.download_bytes == program.size_bytes, "a file is downloaded whole"
-    weights_bytes = toy_artifact.manifest["weights"]["size_bytes"]
+    weights_bytes = toy_artifact.manifest.weights.size_bytes
     assert 0.9 * weights_bytes < program.known_bytes < program.size_bytes
     archive = edgeexport.bundle([toy_both[0].path], tmp_path / "toy.pt2")
     assert delta(toy_artifact.path, archive).files == found.files

@@ -56,7 +56,7 @@ def test_every_instruction_has_the_operators_that_it_runs(events, artifact):
         elif event.name == "OPERATOR_CALL":
             assert event.op_types, "each has handles, also those that were made in-place"
     inside = sum(len(event.debug_handles) for event in events if event.name == "DELEGATE_CALL")
-    assert inside == artifact.methods["decode_step"]["delegation"]["delegated_nodes"]
+    assert inside == artifact.methods["decode_step"].delegation.delegated_nodes
 
 
 def test_lines_and_modules_are_those_of_the_model(events):
@@ -78,12 +78,12 @@ def test_lines_and_modules_are_those_of_the_model(events):
 def test_they_are_files_of_the_artifact_and_the_program_is_the_same(artifact, text_both):
     records = {f"{name}.etrecord" for name in ("encode", "prefill", "decode_step")}
     assert records == {
-        name for name in artifact.manifest["files"] if name.endswith(".etrecord")
-    } and artifact.manifest["recipe"]["settings"] == {"etrecord": True}
+        name for name in artifact.manifest.files if name.endswith(".etrecord")
+    } and artifact.manifest.recipe.settings == {"etrecord": True}
     plain = text_both[0]
     assert (
         not [path for path in plain.path.iterdir() if path.suffix == ".etrecord"]
-        and plain.manifest["recipe"]["settings"] == {}
+        and plain.manifest.recipe.settings == {}
     )
     ours, theirs = (hashlib.sha256(a.program_path.read_bytes()).hexdigest() for a in (artifact, plain))
     assert ours == theirs

@@ -2,10 +2,10 @@
 JVM.
 """
 
-import dataclasses
 import json
 import shutil
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +13,10 @@ from android_kotlin import compile_projects, run_java
 from in_process import run_command
 
 import edgeexport
+from edgeexport.artifact.manifest import StateEntry
 from edgeexport.artifact.signatures import calls_of, identifier, type_name, with_own_state
 from edgeexport.errors import ArtifactError, UnknownName, UsageError
+from edgeexport.samplers import OutputOf
 from edgeexport.ship.mobile import RECORD, Request, damaged, package
 from edgeexport.ship.mobile.api import api_of
 from edgeexport.ship.mobile.platforms import android
@@ -24,7 +26,7 @@ CHECKS = Path(__file__).parent / "android_checks" / "Checks.kt"
 
 def changed(artifact, **facts):
     """The same artifact with another manifest in memory."""
-    return dataclasses.replace(artifact, manifest=artifact.manifest | facts)
+    return replace(artifact, manifest=replace(artifact.manifest, **facts))
 
 
 def rewritten(folder, change):
@@ -83,11 +85,9 @@ def test_names_of_classes():
 def test_no_two_names_of_an_api_are_the_same(toy_artifact):
     (call,) = calls_of(toy_artifact)
     (argument,), (result,) = call.arguments, call.results
-    twice = [
-        dataclasses.replace(argument, name=name) for name in ("a_b", "aB", "class", "classify", "loaded")
-    ]
+    twice = [replace(argument, name=name) for name in ("a_b", "aB", "class", "classify", "loaded")]
     calls = [
-        dataclasses.replace(call, method=method, arguments=tuple(twice), results=(result, result))
+        replace(call, method=method, arguments=tuple(twice), results=(result, result))
         for method in ("classify", "Classify", "close")
     ]
     api = api_of("string", calls, "kotlin", {"close", "loaded"}, {"String"})
@@ -99,16 +99,13 @@ def test_no_two_names_of_an_api_are_the_same(toy_artifact):
 
 def test_a_method_that_fills_the_cache_of_another_is_left_out(toy_artifact):
     (call,) = calls_of(toy_artifact)
-    own, passed = (
-        call.arguments[0],
-        dataclasses.replace(call.arguments[0], name="keys", source=("encode", "logits")),
-    )
-    cache = ({"name": "cache.keys", "dtype": "float32", "shape": [1]},)
+    own, passed = (call.arguments[0], replace(call.arguments[0], name="keys", source=("encode", "logits")))
+    cache = (StateEntry("cache.keys", "float32", (1,)),)
     writing = [
-        dataclasses.replace(call, method=method, arguments=(passed, own), state=cache)
+        replace(call, method=method, arguments=(passed, own), state=cache)
         for method in ("prefill", "decode_step")
     ]
-    calls = [dataclasses.replace(call, method="encode"), *writing]
+    calls = [replace(call, method="encode"), *writing]
     assert [c.method for c in with_own_state(calls)] == ["encode", "decode_step"]
     api = api_of("toy", calls, "kotlin")
     step = api.functions[1]
@@ -162,7 +159,7 @@ def test_what_is_in_a_package(toy_artifact, toy_package):
     assets = folder / "library/src/main/assets/models/toy"
     assert (assets / "toy.pte").read_bytes() == toy_artifact.program_path.read_bytes()
     assert json.loads((assets / "manifest.json").read_text())["files"] == {
-        "toy.pte": toy_artifact.manifest["files"]["toy.pte"]
+        "toy.pte": vars(toy_artifact.manifest.files["toy.pte"])
     }
     golden = json.loads((folder / android.GOLDEN / "golden.json").read_text())
     assert (
@@ -170,14 +167,14 @@ def test_what_is_in_a_package(toy_artifact, toy_package):
         and golden["pipeline"] is None
         and golden["runs"] == []
     )
-    built = toy_artifact.manifest["versions"]["executorch"]
+    built = toy_artifact.manifest.versions["executorch"]
     assert (
         f'api("org.pytorch:executorch-android:{built}")' in (folder / "library/build.gradle.kts").read_text()
     )
     notice, readme = ((folder / name).read_text() for name in ("NOTICE", "README.md"))
     assert (
         "Apache-2.0" in notice
-        and toy_artifact.manifest["weights"]["sha256"] in notice
+        and toy_artifact.manifest.weights.sha256 in notice
         and "random, seed 0" in notice
     )
     assert "classify(image: FloatTensor): ClassifyOutputs" in readme and all(
@@ -398,20 +395,20 @@ PIPELINES = {
 
 def awkward(artifact):
     """The artifact with words of Kotlin, of the code around, and of comments for names."""
-    (entry,) = artifact.manifest["methods"]
-    (image,), (logits,) = entry["inputs"], entry["outputs"]
+    (entry,) = artifact.manifest.methods
+    (image,), (logits,) = entry.inputs, entry.outputs
     meaning = 'ends */ and /* begins [a link], "quotes" and $dollars'
     inputs = [
-        image | {"name": name, "meaning": meaning} for name in ("in", "answer", "a_b", "aB", "fun", "loaded")
+        replace(image, name=name, meaning=meaning) for name in ("in", "answer", "a_b", "aB", "fun", "loaded")
     ]
-    outputs = [logits | {"name": name, "meaning": meaning} for name in ("class", "0", "to_string")]
-    again = {"sample": {"kind": "output_of", "method": "when", "output": "class", "case": "first"}}
-    methods = [
-        entry | {"name": "when", "inputs": inputs, "outputs": outputs},
-        entry | {"name": "close", "inputs": [inputs[0] | again, inputs[1]], "outputs": outputs},
-    ]
+    outputs = [replace(logits, name=name, meaning=meaning) for name in ("class", "0", "to_string")]
+    again = replace(inputs[0], sample=OutputOf("when", "class"))
+    methods = (
+        replace(entry, name="when", inputs=inputs, outputs=outputs),
+        replace(entry, name="close", inputs=[again, inputs[1]], outputs=outputs),
+    )
     return changed(
-        artifact, methods=methods, model=artifact.manifest["model"] | {"name": "list", "summary": meaning}
+        artifact, methods=methods, model=replace(artifact.manifest.model, name="list", summary=meaning)
     )
 
 
@@ -419,7 +416,7 @@ def write(artifact, kind, folder, on_demand=False):
     manifest = artifact.manifest
     pipeline = kind if kind in PIPELINES else None
     named = (
-        changed(artifact, model=manifest["model"] | {"name": f"tried-{kind}"}, prepare=PIPELINES[kind])
+        changed(artifact, model=replace(manifest.model, name=f"tried-{kind}"), prepare=PIPELINES[kind])
         if pipeline
         else artifact
     )
@@ -519,19 +516,19 @@ def test_one_call_at_a_time_until_it_is_closed(said, toy_artifact):
     assert loaded["at once"] == 1 and loaded["cancelled"] and loaded["calls"] >= 1
     assert loaded["closed during a call"] == 0 and loaded["answered"] == 1 and loaded["closed"] == 1
     assert loaded["after"] == "IllegalStateException: This model was closed."
-    assert loaded["file"] == [f"{toy_artifact.manifest['files']['toy.pte']['sha256']}.pte"]
+    assert loaded["file"] == [f"{toy_artifact.manifest.files['toy.pte'].sha256}.pte"]
 
 
 @pytest.mark.toolchain
 def test_a_program_is_fetched_once_and_only_the_right_one_is_taken(said, toy_artifact):
-    fetched, program = said["fetched"], toy_artifact.manifest["files"]["toy.pte"]
+    fetched, program = said["fetched"], toy_artifact.manifest.files["toy.pte"]
     assert len(fetched["refused"]) == 2 and all(
         "toy.pte is damaged where it came from: 13 bytes" in message for message in fetched["refused"]
     )
     assert fetched["answers"] == [1, 1, 1] and fetched["asked"] == ["toy.pte"] * 3, (
         "twice in vain, once for good; later no network is needed"
     )
-    assert fetched["sizes"] == [program["size_bytes"]] and fetched["file"] == [f"{program['sha256']}.pte"]
+    assert fetched["sizes"] == [program.size_bytes] and fetched["file"] == [f"{program.sha256}.pte"]
 
 
 def test_a_package_on_demand_has_the_program_for_its_test_only(toy_artifact, tmp_path):
@@ -539,7 +536,7 @@ def test_a_package_on_demand_has_the_program_for_its_test_only(toy_artifact, tmp
     (program,) = made.path.rglob("*.pte")
     assert program.relative_to(made.path).as_posix() == "library/src/androidTest/assets/toy.pte"
     facts = json.loads((made.path / "library/src/main/assets/models/toy/manifest.json").read_text())
-    assert facts["files"]["toy.pte"] == toy_artifact.manifest["files"]["toy.pte"], (
+    assert facts["files"]["toy.pte"] == vars(toy_artifact.manifest.files["toy.pte"]), (
         "what is fetched is held against this"
     )
     assert json.loads((made.path / RECORD).read_text())["on_demand"] and damaged(made.path) == []

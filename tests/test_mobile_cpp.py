@@ -2,12 +2,12 @@
 from an app here, and run as arm64 in qemu.
 """
 
-import dataclasses
 import importlib.util
 import json
 import shutil
 import subprocess
 import zipfile
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from edgeexport.artifact.signatures import calls_of
 from edgeexport.errors import UsageError
 from edgeexport.runtime import runner
 from edgeexport.runtime.boards import board
+from edgeexport.samplers import OutputOf
 from edgeexport.ship.mobile import RECORD, Request, damaged, package
 from edgeexport.ship.mobile.platforms import cpp
 
@@ -61,7 +62,7 @@ def test_what_is_in_a_package(text_artifact, text_package):
     assert set(record["files"]) | {RECORD} == {
         str(f.relative_to(folder)) for f in folder.rglob("*") if f.is_file()
     }
-    program = text_artifact.manifest["program"]
+    program = text_artifact.manifest.program
     assert (folder / "share" / program).read_bytes() == text_artifact.program_path.read_bytes()
     header = (folder / "include/edgeexport_toy/toy.hpp").read_text()
     assert (
@@ -298,25 +299,23 @@ def test_words_of_cpp_as_names_compile(text_artifact, tmp_path):
     """Only the code that is made of names; the program is not called."""
     if shutil.which("g++") is None:
         pytest.skip("not installed: g++ (apt install g++)")
-    entry = text_artifact.manifest["methods"][0]
-    (image,), (logits, *_) = entry["inputs"], entry["outputs"]
+    entry = text_artifact.manifest.methods[0]
+    (image,), (logits, *_) = entry.inputs, entry.outputs
     meaning = 'ends */ and /* begins, "quotes" and a trigraph ??/ and \\'
     types = ("float32", "int64", "int32", "int8", "uint8", "bool", "float64")
     inputs = [
-        image | {"name": name, "meaning": meaning, "dtype": dtype}
+        replace(image, name=name, meaning=meaning, dtype=dtype)
         for name, dtype in zip(("in", "template", "given", "a.given", "std", "NULL", "result_"), types)
     ]
-    outputs = [logits | {"name": name, "meaning": meaning} for name in ("class", "0", "given", "View")]
-    again = {"sample": {"kind": "output_of", "method": "while", "output": "class", "case": "first"}}
-    methods = [
-        entry | {"name": "while", "inputs": inputs, "outputs": outputs},
-        entry | {"name": "Program", "inputs": [inputs[0] | again, inputs[1]], "outputs": outputs},
-    ]
-    facts = text_artifact.manifest | {
-        "methods": methods,
-        "model": text_artifact.manifest["model"] | {"name": "tensor", "summary": meaning},
-    }
-    artifact = dataclasses.replace(text_artifact, manifest=facts)
+    outputs = [replace(logits, name=name, meaning=meaning) for name in ("class", "0", "given", "View")]
+    again = replace(inputs[0], sample=OutputOf("while", "class"))
+    methods = (
+        replace(entry, name="while", inputs=inputs, outputs=outputs),
+        replace(entry, name="Program", inputs=[again, inputs[1]], outputs=outputs),
+    )
+    manifest = text_artifact.manifest
+    facts = replace(manifest, methods=methods, model=replace(manifest.model, name="tensor", summary=meaning))
+    artifact = replace(text_artifact, manifest=facts)
     cpp.write(Request(artifact, "edgeexport_program", None, calls_of(artifact), "1.5.1", ()), tmp_path)
     source = (tmp_path / "include/edgeexport_program/program_model.hpp").read_text()
     assert (

@@ -12,8 +12,7 @@ from PIL import Image
 
 from edgeexport.catalog import model
 from edgeexport.errors import ArtifactError
-from edgeexport.method import Pipeline
-from edgeexport.pipelines import captions, pose
+from edgeexport.pipelines import NAMES, captions
 from edgeexport.runtime.program import Program
 from edgeexport.ship.mobile.golden import (
     FILE,
@@ -57,7 +56,7 @@ def test_cases_can_be_called_in_their_order(text_artifact, tmp_path):
     write(record(text_artifact), tmp_path / "golden")
     written = json.loads((tmp_path / "golden" / FILE).read_text())
     assert written["pipeline"] is None and written["runs"] == [] and written["format"] == 1
-    assert written["program_sha256"] == text_artifact.manifest["files"][written["program"]]["sha256"]
+    assert written["program_sha256"] == text_artifact.manifest.program_file.sha256
     assert [c["method"] for c in written["cases"]] == ["encode", "prefill", "decode_step", "decode_step"]
     program = Program(text_artifact)
     for case in [c for c in written["cases"] if c["method"] != "prefill"]:
@@ -110,18 +109,13 @@ def test_a_record_is_written_whole_with_equal_arrays_once(tmp_path):
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_run_has_the_inputs_of_an_app_and_the_result(name, given, inputs, results):
-    run = recorded_run(fake_programs.fake(name), name, fake_programs.PIPELINES[name], given)
+    run = recorded_run(fake_programs.fake(name), name, given)
     assert set(run["inputs"]) == inputs and set(run["result"]) == results and run["calls"]
     assert not any(isinstance(v, str) and "/" in v for v in run["inputs"].values()), "no path of this machine"
 
 
 def test_clicks_and_boxes_are_numbers_and_the_mask_is_the_one_written():
-    run = recorded_run(
-        fake_programs.fake("segmentation"),
-        "segmentation",
-        fake_programs.PIPELINES["segmentation"],
-        RUNS["segmentation"][1],
-    )
+    run = recorded_run(fake_programs.fake("segmentation"), "segmentation", RUNS["segmentation"][1])
     assert run["inputs"]["points"] == [[60.0, 60.0, 0]] and run["inputs"]["boxes"] == [
         [40.0, 30.0, 200.0, 220.0]
     ]
@@ -137,12 +131,7 @@ def test_clicks_and_boxes_are_numbers_and_the_mask_is_the_one_written():
 
 def test_what_is_given_is_what_is_run_on(tmp_path):
     Image.new("RGB", (9, 7), (1, 2, 3)).save(tmp_path / "p.png")
-    run = recorded_run(
-        fake_programs.fake("pose"),
-        "pose",
-        fake_programs.PIPELINES["pose"],
-        {"image": str(tmp_path / "p.png"), "limit": 2},
-    )
+    run = recorded_run(fake_programs.fake("pose"), "pose", {"image": str(tmp_path / "p.png"), "limit": 2})
     image = run["inputs"]["image"]
     assert image.facts == {"kind": "image", "width": 9, "height": 7} and image.values[0, 0].tolist() == [
         1,
@@ -152,10 +141,15 @@ def test_what_is_given_is_what_is_run_on(tmp_path):
     assert len(run["result"]["people"]) == 2 and run["inputs"]["limit"] == 2
 
 
-def test_pipelines_are_known_by_their_module():
-    yolo = model("yolo11n-pose")
-    assert pipeline_name(yolo) == "pose"
-    assert pipeline_name(replace(yolo, pipeline=None)) is None
-    assert pipeline_name(replace(yolo, pipeline=Pipeline(pose.OPTIONS, lambda program: {}))) is None, (
-        "a user's own"
-    )
+def test_packages_have_the_first_pipeline_that_they_know(text_artifact):
+    def named(*pipelines):
+        return pipeline_name(replace(text_artifact.manifest, pipelines=pipelines))
+
+    assert named("pose") == "pose" and named("other", "video", "pose") == "video"
+    assert named() is None and named("other") is None
+    assert pipeline_name(replace(text_artifact.manifest, pipelines=None)) is None, "an earlier version's"
+
+
+def test_every_pipeline_that_packages_know_is_there():
+    assert set(RUNS) <= set(NAMES)
+    assert all(set(model(name).pipelines) <= set(NAMES) for name in ("sam2", "mvit", "whisper", "blip"))

@@ -2,20 +2,22 @@
 against what it uses by a compiler where there is one.
 """
 
-import copy
-import dataclasses
 import json
 import plistlib
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 
 import pytest
+from manifests import method_of
 from swift_tools import OURS, PIPELINES, swift_run, swiftc
 from tokenizers import Tokenizer, decoders, models
 
+from edgeexport.artifact.manifest import InputEntry, OutputEntry
 from edgeexport.artifact.signatures import calls_of
 from edgeexport.errors import UsageError
+from edgeexport.samplers import OutputOf, Uniform
 from edgeexport.ship.mobile import Request, damaged, package
 from edgeexport.ship.mobile.platforms import ios
 
@@ -83,12 +85,12 @@ methods whose names are words of Swift.
 
 def made(artifact, pipeline, name="tried-model"):
     """A request for a package of a pipeline: the artifact with other facts."""
-    manifest = copy.deepcopy(artifact.manifest)
-    manifest["model"]["name"], manifest["methods"] = (
-        name,
-        [entry(*item) for item in METHODS[pipeline].items()],
+    manifest = replace(
+        artifact.manifest,
+        model=replace(artifact.manifest.model, name=name),
+        methods=tuple(entry(*item) for item in METHODS[pipeline].items()),
     )
-    changed = dataclasses.replace(artifact, manifest=manifest)
+    changed = replace(artifact, manifest=manifest)
     return Request(changed, ios.app_id(None, name), pipeline, calls_of(changed), "1.5.1", ("A note.",))
 
 
@@ -102,33 +104,20 @@ def entry(method, tensors):
         if m != method and method in methods
     }
     inputs, outputs = tensors
-    source = {
-        name: (
-            {"kind": "output_of", "method": earlier[name], "output": name}
-            if name in earlier
-            else {"kind": "uniform"}
-        )
-        for name, *_ in inputs
-    }
-    about = {
-        "layout": "contiguous",
-        "meaning": "a tensor\n*/ of \\(its) own",
-        "unit": None,
-        "range": None,
-        "first_of": None,
-    }
-    return {
-        "name": method,
-        "dims": [{"name": "batch", "asked": [1, 2], "verified": [1, 2]}],
-        "state": [],
-        "inputs": [
-            {"name": name, "dtype": dtype, "shape": shape, **about, "sample": source[name]}
+    return method_of(
+        method,
+        inputs=[
+            InputEntry(
+                name,
+                shape,
+                dtype,
+                "a tensor\n*/ of \\(its) own",
+                sample=OutputOf(earlier[name], name) if name in earlier else Uniform(),
+            )
             for name, dtype, shape in inputs
         ],
-        "outputs": [
-            {"name": name, "dtype": FLOATS, "shape_at_least": [1, 2], "meaning": ""} for name in outputs
-        ],
-    }
+        outputs=[OutputEntry(name, dtype=FLOATS, shape_at_least=(1, 2)) for name in outputs],
+    )
 
 
 @pytest.fixture(scope="module", params=[*PIPELINES, None], ids=str)

@@ -51,8 +51,8 @@ def test_it_has_names_ranges_sizes_and_what_an_app_needs(toy_artifact, contents)
     ]
     about = contents.schema[METHOD]["about"]
     assert (
-        about["weights"]["sha256"] == toy_artifact.manifest["weights"]["sha256"]
-        and about["prepare"] == toy_artifact.manifest["prepare"]
+        about["weights"]["sha256"] == toy_artifact.manifest.weights.sha256
+        and about["prepare"] == toy_artifact.manifest.prepare
     )
 
 
@@ -152,11 +152,11 @@ def test_contents(toy_artifact, contents):
     (backend,) = method.backends
     assert (
         backend.name == "XnnpackBackend"
-        and backend.delegates == toy_artifact.methods["classify"]["delegation"]["delegates"]
+        and backend.delegates == toy_artifact.methods["classify"].delegation.delegates
         and backend.size_bytes > 1000
     )
     assert (
-        method.planned_bytes == toy_artifact.methods["classify"]["planned_memory_bytes"]
+        method.planned_bytes == toy_artifact.methods["classify"].planned_memory_bytes
         and "aten::mean.out" in method.operators
     )
     assert contents.named > 5 and contents.named_bytes > 1000

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from in_process import run_command
+from manifests import manifest_of
 from safetensors.torch import load_file, save_file
 
 from edgeexport.artifact.folder import record
@@ -30,7 +31,7 @@ def with_golden(path, folder, change):
     change(golden)
     save_file(golden, copy / "golden.safetensors")
     manifest = json.loads((copy / "manifest.json").read_text())
-    manifest["files"]["golden.safetensors"] = record(copy / "golden.safetensors")
+    manifest["files"]["golden.safetensors"] = vars(record(copy / "golden.safetensors"))
     (copy / "manifest.json").write_text(json.dumps(manifest))
     return copy
 
@@ -81,7 +82,7 @@ def test_a_program_that_does_not_answer_is_a_failure_with_the_reason(both, tmp_p
     copy = Path(shutil.copytree(both[1], tmp_path / "server"))
     (copy / "toy.pt2").write_bytes(b"no archive")
     manifest = json.loads((copy / "manifest.json").read_text())
-    manifest["files"]["toy.pt2"] = record(copy / "toy.pt2")
+    manifest["files"]["toy.pt2"] = vars(record(copy / "toy.pt2"))
     (copy / "manifest.json").write_text(json.dumps(manifest))
     found = parity([both[0], copy])
     failed = {line.pair: line.message for line in found.lines if not line.passed}
@@ -213,7 +214,7 @@ def test_pipelines_run_on_made_samples_and_their_pictures_are_compared(tmp_path)
         )
 
     class Program:
-        manifest = {"target": "edge", "precision": "fp32"}
+        manifest = manifest_of({}, target="edge")
 
     found = {}
     for dot in (0, 1):
@@ -242,7 +243,7 @@ def with_one_weight_changed(path, folder, file, find):
     content[place : place + 4] = struct.pack("<f", 7.0)
     (copy / file).write_bytes(content)
     manifest = json.loads((copy / "manifest.json").read_text())
-    manifest["files"][file] = record(copy / file)
+    manifest["files"][file] = vars(record(copy / file))
     (copy / "manifest.json").write_text(json.dumps(manifest))
     return copy
 

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from manifests import manifest_of
 from PIL import Image
 
 from edgeexport.errors import InputError
@@ -113,13 +114,13 @@ class Canned:
     """
 
     def __init__(self, dims=Dim("batch", 1, 4), source="random"):
-        self.manifest = {
-            "model": {"name": "yolo11n-pose"},
-            "target": "xnnpack",
-            "precision": "fp32",
-            "prepare": json.loads(json.dumps(PREPARE)),
-            "weights": {"source": source, "seed": 3, "origin": "Ultralytics' yolo11n-pose.pt"},
-        }
+        self.manifest = manifest_of(
+            json.loads(json.dumps(PREPARE)),
+            name="yolo11n-pose",
+            source=source,
+            seed=3,
+            origin="Ultralytics' yolo11n-pose.pt",
+        )
         self.batches = []
         self.method = SimpleNamespace(dims={"batch": dims})
 

@@ -12,10 +12,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 from in_process import run_command
+from manifests import method_of
 
 import edgeexport
 from edgeexport.artifact.cases import GoldenAnswers, case_calls
 from edgeexport.artifact.folder import SOURCES
+from edgeexport.artifact.manifest import Case, CaseSetup, Delegation, Outside
 from edgeexport.errors import ArtifactError, CheckFailed, RuntimeFault, UnknownName, UsageError
 from edgeexport.verify.compare import FLOOR
 from edgeexport.verify.profile import (
@@ -92,7 +94,7 @@ def test_what_is_outside_is_named_with_the_partitioners_reason(method, artifact)
         "aten::flip.out",
         "aten::mean.out",
     }
-    recorded = {o["operator"]: o["reason"] for o in artifact.methods["classify"]["delegation"]["outside"]}
+    recorded = {o.operator: o.reason for o in artifact.methods["classify"].delegation.outside}
     assert (
         outside["aten::flip.out"].reason == recorded["aten::flip"]
         and outside["aten::flip.out"].fix == NONE_KNOWN
@@ -118,7 +120,7 @@ def test_a_slow_line_is_found(method):
 
 def test_the_artifact_names_no_folder_of_the_machine_that_built_it(artifact):
     content = json.loads((artifact.path / SOURCES).read_text())
-    assert SOURCES in artifact.manifest["files"] and content["sources"]
+    assert SOURCES in artifact.manifest.files and content["sources"]
     assert not [source for source, _ in content["sources"] if source.startswith(("/", ".."))] and str(
         MODEL.parent.parent
     ) not in json.dumps(content)
@@ -133,13 +135,13 @@ def test_what_is_kept_is_for_other_tools(method, keep, artifact):
     assert bytes(bundled.program) == artifact.program_path.read_bytes()
     (suite,) = bundled.method_test_suites
     program, golden = edgeexport.open(artifact.path), artifact.golden()
-    cases = artifact.methods["classify"]["cases"]
+    cases = artifact.methods["classify"].cases
     assert suite.method_name == "classify" and len(suite.test_cases) == len(cases)
     for case, kept in zip(cases, suite.test_cases):
         _, (x,) = case_calls(case, program, program["classify"], GoldenAnswers(golden))
         for values, tensor in (
             (kept.inputs, x),
-            (kept.expected_outputs, golden[f"classify/{case['id']}/logits"]),
+            (kept.expected_outputs, golden[f"classify/{case.id}/logits"]),
         ):
             assert torch.equal(
                 torch.frombuffer(bytearray(values[0].val.data), dtype=torch.float32).reshape(
@@ -158,7 +160,7 @@ def verified(content, artifact, method, index):
     wanted = [tensor for name, tensor in artifact.golden().items() if name.startswith(f"{method}/{index}/")]
     atol = max(
         FLOOR,
-        artifact.methods[method]["tolerance"]["max_abs_relative"]
+        artifact.methods[method].tolerance.max_abs_relative
         * min(float(tensor.abs().max()) for tensor in wanted),
     )
     return portable_lib._load_bundled_program_from_buffer(
@@ -168,12 +170,10 @@ def verified(content, artifact, method, index):
 
 def test_executorch_itself_verifies_the_bundled_cases_at_every_size(method, keep, artifact):
     content = (keep / "slow.bpte").read_bytes()
-    for index, case in enumerate(artifact.methods["classify"]["cases"]):
+    for index, case in enumerate(artifact.methods["classify"].cases):
         (answer,) = verified(content, artifact, "classify", index)
-        torch.testing.assert_close(
-            answer, artifact.golden()[f"classify/{case['id']}/logits"], atol=1e-4, rtol=0
-        )
-        assert len(answer) == case["sizes"]["batch"]
+        torch.testing.assert_close(answer, artifact.golden()[f"classify/{case.id}/logits"], atol=1e-4, rtol=0)
+        assert len(answer) == case.sizes["batch"]
 
 
 def test_a_bundled_answer_that_is_another_fails_there(method, keep, artifact):
@@ -190,7 +190,7 @@ def test_a_case_that_starts_from_a_state_is_no_bundled_case(text_both, tmp_path)
     artifact = text_both[0]
     write_bundled(edgeexport.open(artifact.path), ["prefill", "decode_step"], tmp_path / "text.bpte")
     content = (tmp_path / "text.bpte").read_bytes()
-    for index in range(len(artifact.methods["prefill"]["cases"])):
+    for index in range(len(artifact.methods["prefill"].cases)):
         assert verified(content, artifact, "prefill", index)
     with pytest.raises(RuntimeError, match="Method execution failed"):
         verified(content, artifact, "decode_step", 0)
@@ -268,7 +268,7 @@ def call(total=20, last=19):
     ]
 
 
-ENTRY = {"name": "m", "delegation": {"outside": [{"operator": "aten::index_put", "reason": "no rule"}]}}
+ENTRY = method_of("m", delegation=Delegation(1, 4, (Outside("aten::index_put", 1, "no rule"),)))
 NAMES = {0: "aten::copy_.default", 1: "XnnpackBackend", 2: "aten::index_put_.default"}
 
 
@@ -342,13 +342,19 @@ def test_what_no_line_asks_for_is_said():
 
 
 def test_a_step_is_set_up_at_the_position_that_is_asked_for():
-    setup = {"method": "prefill", "kind": "structured", "sizes": {"tokens": 1}, "seed": 0}
-    cases = [
-        {"id": str(n), "sizes": {"position": n, "batch": 1}, "setup": setup | {"sizes": {"tokens": n}}}
+    cases = tuple(
+        Case(
+            str(n),
+            "structured",
+            {"position": n, "batch": 1},
+            0,
+            CaseSetup("prefill", "structured", {"tokens": n}, 0),
+            "",
+        )
         for n in (1, 5)
-    ]
-    case = _case({"cases": cases}, {"position": 9, "other": 3})
-    assert case["sizes"] == {"position": 9, "batch": 1} and case["setup"]["sizes"] == {"tokens": 9}
+    )
+    case = _case(method_of("decode_step", cases=cases), {"position": 9, "other": 3})
+    assert case.sizes == {"position": 9, "batch": 1} and case.setup.sizes == {"tokens": 9}
 
 
 def test_fixes_are_found_by_what_lowering_left_of_a_name():

@@ -156,7 +156,7 @@ def test_every_check_passes_over_ssh_and_a_second_run_sends_only_tensors(server,
         f["check"] for f in findings
     }
     assert len([f for f in findings if f["check"] == "numerics"]) == len(
-        toy_artifact.methods["classify"]["cases"]
+        toy_artifact.methods["classify"].cases
     ), "all cases, not the least only"
     (same,) = [f for f in findings if f["check"] == "runners"]
     assert same["details"]["runtime"] == f"native@{here}={server.url}" and same["limit"].startswith(

@@ -14,8 +14,10 @@ import pytest
 from in_process import run_command
 
 import edgeexport
+from edgeexport.artifact.manifest import from_json
 from edgeexport.artifact.pte_memory_plan import Lifetime, MemoryPlan, read_memory_plans
 from edgeexport.errors import ArtifactError, UsageError
+from edgeexport.method import Finding
 from edgeexport.verify.report import program_sha256, report
 from edgeexport.verify.report.app_code import app_code
 from edgeexport.verify.report.latency import ratios
@@ -42,10 +44,10 @@ def contender(name, middle_ms, ratio):
 
 def bench_of(artifact):
     """A latency file about an artifact's weights."""
-    method = artifact.manifest["methods"][0]
+    method = artifact.manifest.methods[0]
     row = {
-        "method": method["name"],
-        "sizes": method["cases"][0]["sizes"],
+        "method": method.name,
+        "sizes": method.cases[0].sizes,
         "threads": 2,
         "rounds": 11,
         "baseline": "eager",
@@ -58,13 +60,13 @@ def bench_of(artifact):
     return {
         "format": 1,
         "kind": "bench",
-        "model": artifact.manifest["model"]["name"],
-        "weights_sha256": artifact.manifest["weights"]["sha256"],
+        "model": artifact.manifest.model.name,
+        "weights_sha256": artifact.manifest.weights.sha256,
         "machine": {"cpu": "A CPU of 2026", "cores": 2, "memory_bytes": 8_000_000_000, "system": "Linux"},
         "versions": {"torch": "2.13.0"},
         "noise": [{"threads": 2, "calibration_ms": {"p50": 5.0, "p5": 4.9, "p95": 5.6}, "spread": 0.14}],
         "rows": [row],
-        "memory": [{"artifact": artifact.side, "method": method["name"], "sizes": row["sizes"], **memory}],
+        "memory": [{"artifact": artifact.side, "method": method.name, "sizes": row["sizes"], **memory}],
     }
 
 
@@ -93,7 +95,7 @@ def profile_of(artifact):
         },
     ]
     method = {
-        "method": artifact.manifest["methods"][0]["name"],
+        "method": artifact.manifest.methods[0].name,
         "sizes": {},
         "total_ms": 10.4,
         "accounted_ms": 10.0,
@@ -102,7 +104,7 @@ def profile_of(artifact):
     return {
         "format": 1,
         "kind": "profile",
-        "model": artifact.manifest["model"]["name"],
+        "model": artifact.manifest.model.name,
         "program_sha256": program_sha256(artifact),
         "methods": [method],
     }
@@ -198,11 +200,12 @@ def test_headings_are_in_order_and_plots_have_a_text(pages):
 def test_every_finding_and_fact_is_in_the_page(pages, toy_artifact):
     seen = text_of(pages["one"])
     manifest = toy_artifact.manifest
-    for finding in (*manifest["findings"], *findings_of(toy_artifact)["findings"]):
-        for said in (finding["measured"], finding["limit"], finding["message"]):
+    later = (from_json(Finding, finding) for finding in findings_of(toy_artifact)["findings"])
+    for finding in (*manifest.findings, *later):
+        for said in (finding.measured, finding.limit, finding.message):
             assert re.sub(r"\s+", " ", said) in seen
     for said in (
-        manifest["weights"]["sha256"],
+        manifest.weights.sha256,
         program_sha256(toy_artifact),
         "The weights are random (seed 0)",
         "torch 2.13",
@@ -211,7 +214,7 @@ def test_every_finding_and_fact_is_in_the_page(pages, toy_artifact):
     ):
         assert said in seen, said
     assert seen.index("Too <large>.") < seen.index("that passed"), "failed ones first"
-    numerics = [f for f in manifest["findings"] if f["check"] == "numerics"]
+    numerics = [f for f in manifest.findings if f.check == "numerics"]
     assert seen.count(" dB ") >= len(numerics) >= 5
 
 
@@ -279,7 +282,7 @@ def test_the_memory_plan_reaches_the_planned_bytes(toy_artifact, text_both):
             assert (
                 plan_view(plan).top_bytes
                 == plan.planned_bytes
-                == artifact.methods[plan.method]["planned_memory_bytes"]
+                == artifact.methods[plan.method].planned_memory_bytes
             )
             for arena, size in plan.arena_bytes.items():
                 end = max((t.offset + t.size_bytes for t in plan.tensors if t.arena == arena), default=0)
@@ -294,8 +297,7 @@ def test_state_lives_through_the_whole_plan(text_both):
     plans = {plan.method: plan for plan in read_memory_plans(text_both[0].program_path)}
     state = [t for t in plans["decode_step"].tensors if t.arena == 2]
     assert sum(t.size_bytes for t in state) == sum(
-        4 * s["shape"][0] * s["shape"][1] * s["shape"][2]
-        for s in text_both[0].methods["decode_step"]["state"]
+        4 * s.shape[0] * s.shape[1] * s.shape[2] for s in text_both[0].methods["decode_step"].state
     )
     assert {(t.first, t.last) for t in state} == {(0, len(plans["decode_step"].instructions) - 1)}
     assert not plan_view(plans["encode"]).holds_state and plan_view(plans["encode"]).state_bytes > 0
@@ -468,9 +470,9 @@ def test_the_python_code_runs(toy_artifact, text_both):
     for artifact in (toy_artifact, *text_both):
         names = {}
         exec(code_of(artifact)["Python"], names)
-        last = artifact.manifest["methods"][-1]
-        logits = names.get(f"{last['name']}_logits", names.get("logits"))
-        assert list(logits.shape) == last["outputs"][0]["shape_at_least"]
+        last = artifact.manifest.methods[-1]
+        logits = names.get(f"{last.name}_logits", names.get("logits"))
+        assert tuple(logits.shape) == last.outputs[0].shape_at_least
 
 
 def test_the_code_names_files_methods_shapes_and_shared_state(toy_artifact, text_both):

@@ -213,6 +213,7 @@ def serving(artifact, folder, *options, environment=None):
         process = subprocess.Popen(
             [str(c) for c in command], stdout=stream, stderr=subprocess.STDOUT, env=environment
         )
+    process.log = log
     deadline = time.monotonic() + 180
     while "Serving" not in log.read_text():
         assert process.poll() is None and time.monotonic() < deadline, log.read_text()
@@ -269,6 +270,21 @@ def test_ray_waits_for_its_proxy_on_a_busy_machine(served):
         if "ServeController" in " ".join(p.cmdline())
     ]
     assert controller.environ()["RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S"] == "60"
+
+
+@pytest.mark.toolchain
+def test_the_addresses_that_are_printed_are_those_that_are_listened_on(served):
+    base, metrics, process = served
+    (said,) = (line for line in process.log.read_text().splitlines() if line.startswith("Serving"))
+    listening = {
+        c.laddr.port: c.laddr.ip
+        for p in psutil.Process(process.pid).children(recursive=True)
+        for c in p.net_connections("tcp")
+        if c.status == psutil.CONN_LISTEN
+    }
+    for url, what in ((base, "at"), (metrics, "metrics:")):
+        port = int(url.rpartition(":")[2])
+        assert f"{what} http://{listening[port].replace('::', '0.0.0.0')}:{port}" in said
 
 
 @pytest.mark.toolchain

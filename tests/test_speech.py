@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from manifests import manifest_of
 
 from edgeexport.errors import InputError
 from edgeexport.models.whisper import _prepare
@@ -128,7 +129,7 @@ class FakeProgram:
     """Answers prompts with set logits, and writes down what it was asked."""
 
     def __init__(self, facts, first, then):
-        self.manifest = {"prepare": facts}
+        self.manifest = manifest_of(facts)
         self.asked, self.answers = [], [first, *then]
 
     def __getitem__(self, name):

@@ -8,6 +8,7 @@ import toy_text
 from conftest import TOY_TEXT
 
 import edgeexport
+from edgeexport.artifact.manifest import CaseSetup
 from edgeexport.errors import CheckFailed, InputError
 from edgeexport.pipelines.captions import generate
 
@@ -23,34 +24,29 @@ def program(artifact):
 
 
 def test_every_position_and_prompt_length_says_what_the_text_at_once_says(artifact):
-    cases = {m["name"]: [c["sizes"] for c in m["cases"]] for m in artifact.manifest["methods"]}
+    cases = {m.name: [c.sizes for c in m.cases] for m in artifact.manifest.methods}
     assert cases["prefill"] == [{"tokens": n} for n in (1, 2, 3, 7, 12)]
     assert cases["decode_step"] == [{"position": n} for n in (1, 2, 3, 7, 11)]
-    steps = next(m for m in artifact.manifest["methods"] if m["name"] == "decode_step")
-    assert steps["cases"][2]["setup"] == {
-        "method": "prefill",
-        "kind": "structured",
-        "sizes": {"tokens": 3},
-        "seed": 20,
-    }
-    assert steps["dims"][0]["verified"] == [1, 11]
-    assert all(f["passed"] for f in artifact.manifest["findings"])
+    steps = artifact.methods["decode_step"]
+    assert steps.cases[2].setup == CaseSetup("prefill", "structured", {"tokens": 3}, 20)
+    assert steps.dims[0].verified == (1, 11)
+    assert all(f.passed for f in artifact.manifest.findings)
 
 
 def test_the_manifest_names_the_state_and_the_methods_share_it(artifact):
-    state = {m["name"]: [(s["name"], s["shape"]) for s in m["state"]] for m in artifact.manifest["methods"]}
+    state = {m.name: [(s.name, s.shape) for s in m.state] for m in artifact.manifest.methods}
     assert state["encode"] == [] and state["prefill"] == state["decode_step"] == [
-        ("cache.keys", [2, 12, 16]),
-        ("cache.values", [2, 16, 12]),
+        ("cache.keys", (2, 12, 16)),
+        ("cache.values", (2, 16, 12)),
     ]
 
 
 def test_the_state_holds_and_a_new_text_starts_clean(artifact):
-    (found,) = [f for f in artifact.manifest["findings"] if f["check"] == "state"]
+    (found,) = [f for f in artifact.manifest.findings if f.check == "state"]
     assert (
-        found["method"] == "decode_step"
-        and found["details"] == {"held": True, "clean": True}
-        and "while encode runs" in found["measured"]
+        found.method == "decode_step"
+        and found.details == {"held": True, "clean": True}
+        and "while encode runs" in found.measured
     )
 
 

@@ -289,7 +289,7 @@ class Timings:
         return cls(steps, taken["wall_s"], taken["peak_rss_bytes"], check_peak_rss_bytes)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Manifest:
     """The whole of it; `files` are all others of the folder, `prepare` is what the model's app
     needs beside the program, in the model's own words.
@@ -397,8 +397,8 @@ def to_json(value: Any) -> Any:
     if isinstance(value, Sampler):
         return to_json(sampler_to_json(value))
     if dataclasses.is_dataclass(value):
-        found = {name: getattr(value, name) for name in _fields(type(value))}
-        lacking = {name for name, each in _fields(type(value)).items() if each.may_lack}
+        found = {name: getattr(value, name) for name in fields_of(type(value))}
+        lacking = {name for name, each in fields_of(type(value)).items() if each.may_lack}
         return {name: to_json(v) for name, v in found.items() if v is not None or name not in lacking}
     if isinstance(value, Mapping):
         return {name: to_json(v) for name, v in value.items()}
@@ -413,7 +413,7 @@ def from_json(kind: Any, data: Any) -> Any:
         (some, *others) = (each for each in typing.get_args(kind) if each is not types.NoneType)
         return data if data is None or others else from_json(some, data)
     if dataclasses.is_dataclass(kind):
-        fields = _fields(kind)
+        fields = fields_of(kind)
         return kind(**{name: from_json(fields[name].kind, v) for name, v in data.items() if name in fields})
     of = typing.get_args(kind)
     if typing.get_origin(kind) is tuple:
@@ -432,7 +432,7 @@ class Property:
 
 
 @functools.cache
-def _fields(kind: type) -> dict[str, Property]:
+def fields_of(kind: type) -> dict[str, Property]:
     """The fields of a dataclass, in the order of JSON."""
     hints = typing.get_type_hints(kind)
     found = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from pathlib import Path
 
 import click
@@ -135,6 +137,7 @@ def command(
         model=model,
         progress=display.progress(quiet=as_json),
     )
+    found["command"] = shlex.join(["edgeexport", *sys.argv[1:]])
     if out is not None:
         validated_json.write(out, found, "bench")
     if as_json:

@@ -43,17 +43,17 @@ def command(artifacts: tuple[str, ...], out: Path, as_json: bool, **options) -> 
 
     made = deliver(artifacts, out, progress=display.progress(quiet=as_json), **options)
     if as_json:
-        display.print_json(made.manifest)
+        display.print_json(made.contents)
         return
-    files = made.manifest["files"]
-    for name, program in made.manifest["programs"].items():
+    files = made.contents["files"]
+    for name, program in made.contents["programs"].items():
         parts = [program["program"], *program["data"], *filter(None, [program["tokenizer"]])]
         sizes = ", ".join(f"{part} {text.size(files[part]['size_bytes'])}" for part in parts)
         click.echo(
             f"{name}: {sizes}; {program['equal_calls']} calls equal to the whole program's, to the last bit."
         )
     total = sum(facts["size_bytes"] for facts in files.values())
-    whole = sum(program["made_of"]["size_bytes"] for program in made.manifest["programs"].values())
+    whole = sum(program["made_of"]["size_bytes"] for program in made.contents["programs"].values())
     click.echo(
         f"Written to {out}: {text.size(total)} in {len(files)} files (whole, the programs are"
         f" {text.size(whole)}). {MANIFEST} says what belongs together."

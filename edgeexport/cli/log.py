@@ -40,18 +40,19 @@ def libraries_apart() -> Iterator[Path | None]:
     in it too.
     """
     global _terminal
+    earlier = sys.stderr
     try:
-        saved, path = os.dup(2), _new_log()
-    except OSError:
+        saved = os.dup(2)
+        path, descriptor = _new_log()
+    except OSError:  # there is no standard error, or no place for a log
         yield None
         return
-    earlier = sys.stderr
     earlier.flush()
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(descriptor, 2)
     os.close(descriptor)
+    ours = open(saved, "w", buffering=1, encoding=earlier.encoding, errors=earlier.errors)
     if _descriptor(earlier) == 2:
-        _terminal = open(saved, "w", buffering=1, encoding=earlier.encoding, errors=earlier.errors)
+        _terminal = ours
     else:  # it was replaced, by a test's stream for one
         _terminal = earlier
         # Never closed: handlers of libraries that are made now go on to write to it.
@@ -67,12 +68,8 @@ def libraries_apart() -> Iterator[Path | None]:
     finally:
         sys.stderr.flush()
         os.dup2(saved, 2)
-        sys.stderr = earlier
-        if _terminal is earlier:
-            os.close(saved)
-        else:
-            _terminal.close()
-        _terminal = None
+        sys.stderr, _terminal = earlier, None
+        ours.close()
         _sweep(path)
 
 
@@ -81,13 +78,15 @@ def has_content(path: Path | None) -> bool:
     return path is not None and path.exists() and path.stat().st_size > 0
 
 
-def _new_log() -> Path:
+def _new_log() -> tuple[Path, int]:
+    """A file for this run, and a descriptor that writes to it."""
     import platformdirs
 
     folder = platformdirs.user_log_path("edgeexport")
     folder.mkdir(parents=True, exist_ok=True)
     now = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-    return folder / f"{now}-{os.getpid()}.log"
+    path = folder / f"{now}-{os.getpid()}.log"
+    return path, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
 
 def _sweep(path: Path) -> None:

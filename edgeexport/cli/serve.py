@@ -79,11 +79,9 @@ def command(artifact: Path, **options) -> None:
     """
     from edgeexport.ship.serve.engine import Service, serve
 
-    service = Service(artifact, **options)
-    metrics = "the cluster's own" if service.address else f"http://{service.host}:{service.metrics_port}"
     serve(
-        service,
-        lambda url: click.echo(
+        Service(artifact, **options),
+        lambda url, metrics: click.echo(
             f"Serving {artifact} at {url} (the API: {url}/docs, metrics: {metrics}). Ctrl-C ends it."
         ),
     )

@@ -33,10 +33,10 @@ would cost more.
 
 @dataclass(frozen=True)
 class Delivery:
-    """What was written: the folder, and its manifest."""
+    """What was written: the folder, and what its MANIFEST says."""
 
     path: Path
-    manifest: Mapping[str, Any]
+    contents: Mapping[str, Any]
 
 
 def deliver(
@@ -77,9 +77,9 @@ def deliver(
                 calls = _verify(artifact, parts[name])
             programs[name] = _entry(artifact, parts[name], calls, staging.folder, name)
         _write_notice(opened.values(), staging.folder)
-        manifest = _manifest(programs, staging.folder)
+        contents = _contents(programs, staging.folder)
         staging.publish()
-    return Delivery(out, manifest)
+    return Delivery(out, contents)
 
 
 def open_delivery(path: str | Path) -> Delivery:
@@ -93,17 +93,17 @@ def open_delivery(path: str | Path) -> Delivery:
             f"{path} is not a delivery: it has no {MANIFEST}. Give the folder that `edgeexport deliver`"
             " wrote."
         )
-    manifest = validated_json.read(folder / MANIFEST, "delivery")
+    contents = validated_json.read(folder / MANIFEST, "delivery")
     changed = [
         name
-        for name, facts in manifest["files"].items()
+        for name, facts in contents["files"].items()
         if not (folder / name).is_file() or asdict(record(folder / name)) != facts
     ]
     if changed:
         raise ArtifactError(
             f"{path} is damaged: {', '.join(changed)} is missing or was changed. Copy it again."
         )
-    return Delivery(folder, manifest)
+    return Delivery(folder, contents)
 
 
 def _opened(artifacts: Sequence[str | Path]) -> dict[str, Artifact]:
@@ -264,13 +264,13 @@ def _write_notice(artifacts: Iterable[Artifact], folder: Path) -> None:
     (folder / NOTICE).write_text(f"\n\n{'=' * 72}\n\n".join(texts), encoding="utf-8")
 
 
-def _manifest(programs: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def _contents(programs: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Write MANIFEST: nothing in it depends on when or where it was written."""
-    manifest = {
+    contents = {
         "format": 1,
         "kind": "delivery",
         "programs": programs,
         "files": {file.name: asdict(record(file)) for file in sorted(folder.iterdir())},
     }
-    validated_json.write(folder / MANIFEST, manifest, "delivery")
-    return manifest
+    validated_json.write(folder / MANIFEST, contents, "delivery")
+    return contents

@@ -120,7 +120,7 @@ def _file(version: _Version, name: str, had: set[str], weights: Mapping[str, int
 def _version(folder: Path) -> _Version:
     """What is at `folder`, verified. Raises ArtifactError."""
     if (folder / delivery.MANIFEST).is_file():
-        return _Version("a delivery", folder, delivery.open_delivery(folder).manifest["files"])
+        return _Version("a delivery", folder, delivery.open_delivery(folder).contents["files"])
     if (folder / RECORD).is_file():
         return _package(folder)
     artifact = open_artifact(folder, is_pte)

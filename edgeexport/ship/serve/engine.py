@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import signal
 import socket
@@ -15,6 +16,8 @@ from edgeexport.errors import RuntimeFault, UsageError
 from edgeexport.ship.serve import MAX_BODY_BYTES
 
 NAME = "edgeexport"
+
+EVERY_NETWORK = "0.0.0.0"
 
 BATCH_WAIT_S = 0.005
 """How long a request waits for others to share its batch with; a call of a program takes longer
@@ -52,8 +55,9 @@ class Service:
     address: str | None = None
 
 
-def serve(service: Service, on_ready: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or Ctrl-C, then take no more requests, finish those under way, and end.
+def serve(service: Service, on_ready: Callable[[str, str], None]) -> None:
+    """Serve until SIGTERM or Ctrl-C, then take no more requests, finish those under way, and end;
+    `on_ready` gets the addresses of the server and of its metrics.
 
     Raises UsageError, ArtifactError.
     """
@@ -73,7 +77,7 @@ def serve(service: Service, on_ready: Callable[[str], None]) -> None:
         raise UsageError("Serving needs Ray: pip install 'edgeexport[serve]'.") from error
 
     if service.address is None:
-        _refuse_taken(service.host, service.metrics_port)
+        _refuse_taken(EVERY_NETWORK, service.metrics_port)
     try:
         _connect(service)
         ray_serve.start(
@@ -81,7 +85,7 @@ def serve(service: Service, on_ready: Callable[[str], None]) -> None:
             logging_config={"log_level": "ERROR", "enable_access_log": False},
         )
         ray_serve.run(_application(service, artifact), name=NAME, route_prefix="/")
-        on_ready(f"http://{service.host}:{service.port}")
+        on_ready(f"http://{service.host}:{service.port}", _metrics_address(service))
         _wait_for_a_signal()
         ray_serve.delete(NAME)  # replicas finish what they have, up to drain_s
     except (ray.exceptions.RayError, ConnectionError, RuntimeError, TimeoutError) as error:
@@ -109,6 +113,20 @@ def _connect(service: Service) -> None:
         log_to_driver=False,
         logging_level="error",
     )
+
+
+def _metrics_address(service: Service) -> str:
+    """Where the metrics listen. Ray has no setting for it: it takes every network, unless it knows
+    its node by the loopback address.
+    """
+    import ray
+
+    if service.address is not None:
+        return "the cluster's own"
+    (node,) = ray.nodes()
+    ip = node["NodeManagerAddress"]
+    host = ip if ipaddress.ip_address(ip).is_loopback else EVERY_NETWORK
+    return f"http://{host}:{node['MetricsExportPort']}"
 
 
 def _application(service: Service, artifact: Artifact):

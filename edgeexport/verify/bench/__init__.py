@@ -8,6 +8,7 @@ runner="native@raspberry_pi_5=ssh://pi@raspberrypi.local")    # on the board
 
 from __future__ import annotations
 
+import datetime
 import importlib
 import os
 import pkgutil
@@ -74,16 +75,18 @@ def bench(
     _refuse_for_board(artifacts, against or (), runtime)
     against = (() if runtime.at else ("eager",)) if against is None else against
     request = _request(artifacts, against, baseline, sizes or {}, methods, runner) | {"model": model}
-    if against:
-        catalog.original(artifacts[0].manifest.model.asked, model)
     for what, number in (("rounds", rounds), ("processes", processes)):
         if number < 1:
             raise UsageError(f"The number of {what} must be at least 1, not {number}.")
+    if against:
+        catalog.original(artifacts[0].manifest.model.asked, model)
     found: dict[str, Any] = {
         "format": 1,
         "kind": "bench",
         "model": artifacts[0].manifest.model.name,
         "weights_sha256": artifacts[0].manifest.weights.sha256,
+        "weights_source": artifacts[0].manifest.weights.source,
+        "date": datetime.date.today().isoformat(),
         **_where(runtime),
         "versions": dict(_versions()),
         "noise": [],
@@ -220,12 +223,16 @@ def machine() -> dict[str, Any]:
         platform.processor() or platform.machine(),
     )
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return {
-        "cpu": cpu,
-        "cores": len(os.sched_getaffinity(0)),
-        "memory_bytes": memory,
-        "system": platform.platform(),
-    }
+    return {"cpu": cpu, "cores": len(os.sched_getaffinity(0)), "memory_bytes": memory, "system": _system()}
+
+
+def _system() -> str:
+    """The distribution and its C library; what a kernel was built as says nothing about latency."""
+    try:
+        name = platform.freedesktop_os_release()["PRETTY_NAME"]
+    except OSError:
+        name = platform.system()
+    return " ".join(filter(None, (name, platform.machine(), *platform.libc_ver())))
 
 
 def _versions() -> Iterator[tuple[str, str]]:
