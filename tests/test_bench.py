@@ -32,7 +32,7 @@ def found(toy_both):
     )
 
 
-@pytest.mark.toolchain
+@pytest.mark.long
 def test_every_contender_is_measured_and_right_at_every_size(found):
     assert [row["sizes"] for row in found["rows"]] == [{"batch": 1}, {"batch": 3}]
     assert [(row["rounds"], row["processes"]) for row in found["rows"]] == [(4, 3)] * 2
@@ -63,7 +63,7 @@ def test_every_contender_is_measured_and_right_at_every_size(found):
             assert (contender["load_ms"] is None) == (contender["name"] in AGAINST)
 
 
-@pytest.mark.toolchain
+@pytest.mark.long
 def test_noise_and_memory_are_stated(found):
     (noise,) = found["noise"]
     assert (
@@ -83,7 +83,7 @@ def test_noise_and_memory_are_stated(found):
     assert found["machine"]["cores"] >= 1 and found["versions"]["torch"] == torch.__version__
 
 
-@pytest.mark.toolchain
+@pytest.mark.long
 def test_a_method_with_state_is_measured_beside_runtimes_that_hold_none(text_both):
     found = bench(
         [text_both[0].path],

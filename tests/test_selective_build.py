@@ -105,6 +105,7 @@ def test_libraries_in_an_archive_are_held_by_architecture(library, foreign, tmp_
         (b"MZ", "no shared library that is read here"),
         (b"", "no shared library"),
     ],
+    ids=["zeros behind the header", "of Windows", "empty"],
 )
 def test_what_is_no_library_is_refused(content, said, tmp_path):
     (tmp_path / "lib.so").write_bytes(content)

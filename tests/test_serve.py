@@ -98,6 +98,25 @@ def test_health_readiness_manifest_and_the_api_page(client):
         (b"x", "text/plain", 422, "are taken"),
         (b"0" * 200_000, JSON, 413, "at most 100000"),
     ],
+    ids=[
+        "half an object",
+        "no text",
+        "nested too deep",
+        "a list",
+        "ragged",
+        "a word for a tensor",
+        "nothing",
+        "two dimensions",
+        "one tensor more",
+        "not a number",
+        "infinite",
+        "float64",
+        "batch of 4",
+        "garbage",
+        "empty",
+        "another kind",
+        "too long",
+    ],
 )
 def test_what_is_wrong_is_said_and_the_server_goes_on(client, body, kind, status, said):
     answer = client.post("/methods/classify", content=body, headers={"content-type": kind})

@@ -55,6 +55,7 @@ def emitted(module, batch, path):
     return made.emit({"classify": program}, path)["classify"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("version", [1, 2])
 def test_dynamic_batch_is_right_and_delegates_like_a_static_one(version, tmp_path):
     from executorch.runtime import Runtime

@@ -88,6 +88,7 @@ def test_the_reference_is_ultralytics_own_answer_rearranged(small):
     assert torch.allclose(torch.cat([centre, size], -1), raw[:, :4].transpose(1, 2), atol=1e-4)
 
 
+@pytest.mark.long
 def test_every_batch_runs_in_one_delegate_and_17_is_refused(small, tmp_path):
     from executorch.runtime import Runtime
 
