@@ -125,10 +125,10 @@ def test_nothing_in_it_depends_on_when_or_where_it_was_written(toy_artifact, tmp
 
 
 def test_a_program_that_answers_differently_is_not_delivered(toy_artifact, tmp_path, monkeypatch):
-    from edgeexport.verify.checks import runners
+    from edgeexport.artifact import cases
 
     monkeypatch.setattr(
-        runners, "answer", lambda program, *rest: (torch.ones(2) * len(program.artifact.apart),)
+        cases, "answer", lambda program, *rest: (torch.ones(2) * len(program.artifact.apart),)
     )
     with pytest.raises(RuntimeFault, match="answers differently with its weights apart"):
         delivered(tmp_path / "cdn", toy_artifact.path)

@@ -13,9 +13,9 @@ from conftest import TOY, TOY_TEXT
 
 import edgeexport
 from edgeexport.artifact.pte import plain_name
-from edgeexport.build import _recipes
 from edgeexport.compiler.etrecords import _check
 from edgeexport.errors import UsageError
+from edgeexport.request import _recipes
 from edgeexport.verify.profile import ETDUMP, profile
 
 
