@@ -23,7 +23,7 @@ _PRIMES = (2, 3, 7, 13, 31, 61, 127, 251)
 class Dim:
     """A named dimension that may vary from `min` to `max`, both included.
 
-    One that is in no shape is a value that an input takes (`inputs.SizeOf`), the position of a
+    One that is in no shape is a value that an input takes (`samplers.SizeOf`), the position of a
     decoding step, and is checked like a size.
     """
 
@@ -111,9 +111,8 @@ class Tolerance:
 
 @dataclass(frozen=True)
 class Setup:
-    """The call that brings a method's state to where its check starts:
-
-    `method`, each of its `sizes` taken from this dimension of the case.
+    """The call that brings a method's state to where its check starts: `method`, each of its
+    `sizes` taken from this dimension of the case.
 
     A decoding step at position 5 is checked after a prefill of 5 tokens: Setup("prefill",
     {"tokens": "position"}).
@@ -244,9 +243,8 @@ class Option:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Real input to real output:
-
-    `run(program, **options)` returns JSON-able facts, and writes the files it was asked for.
+    """Real input to real output: `run(program, **options)` returns JSON-able facts, and writes
+    the files it was asked for.
     """
 
     options: tuple[Option, ...]

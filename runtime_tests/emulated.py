@@ -18,9 +18,8 @@ narrower.
 """
 
 QUICK = {("micro", "classify"), ("whisper", "decode_step"), ("blip", "decode_step")}
-"""Those that the emulator is done with in a minute:
-
-`scripts/test` runs these, `pytest runtime_tests -m emulated` all, for some hours.
+"""Those that the emulator is done with in a minute: `scripts/test` runs these, `pytest
+runtime_tests -m emulated` all, for some hours.
 """
 
 BOARDS = ("raspberry_pi_5", "raspberry_pi_4", "android_arm64_baseline")

@@ -1,6 +1,5 @@
-"""What the models' artifacts measured, to hold the next ones against:
-
-`reference.json`, which scripts/update-reference writes.
+"""What the models' artifacts measured, to hold the next ones against: `reference.json`, which
+scripts/update-reference writes.
 """
 
 import json

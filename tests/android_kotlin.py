@@ -1,6 +1,5 @@
-"""The Kotlin of an Android package, compiled without the Android SDK:
-
-ExecuTorch's classes, the compiler and coroutines are the real ones, android.* is android_stubs.
+"""The Kotlin of an Android package, compiled without the Android SDK: ExecuTorch's classes, the
+compiler and coroutines are the real ones, android.* is android_stubs.
 """
 
 import hashlib

@@ -146,10 +146,8 @@ class PureKotlin:
         )
 
     def ask(self, do, **what):
-        """What it answers:
-
-        JSON data; {"failed": ..} where a record was not met, {"refused": ..} where an input was not
-        taken.
+        """What it answers: JSON data; {"failed": ..} where a record was not met, {"refused": ..}
+        where an input was not taken.
         """
         self._java.stdin.write(
             json.dumps({"do": do, **{k: str(v) if isinstance(v, Path) else v for k, v in what.items()}})

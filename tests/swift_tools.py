@@ -128,9 +128,8 @@ class PureSwift:
         return [json.loads(line) for line in done.stdout.splitlines()]
 
     def replay(self, folder, pipeline):
-        """Runs the test of a package on the record, manifest and tokenizer in `folder`:
-
-        (whether it passed, what it printed).
+        """Runs the test of a package on the record, manifest and tokenizer in `folder`: (whether
+        it passed, what it printed).
         """
         done = self._go(folder, pipeline)
         return (

@@ -1,7 +1,5 @@
-"""ETRecords:
-
-ExecuTorch's own Inspector finds the model's operators and lines behind the events of the emitted
-program; only when asked for.
+"""ETRecords: ExecuTorch's own Inspector finds the model's operators and lines behind the events
+of the emitted program; only when asked for.
 """
 
 import hashlib

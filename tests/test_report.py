@@ -534,9 +534,8 @@ SCHEMES = {"light": 1, "dark": 0}
 
 
 def look(page, width, scheme, folder):
-    """What Chromium says about a copy of the page in a window of that width, all folded parts open:
-
-    Chromium's own window has a least width, a frame has none.
+    """What Chromium says about a copy of the page in a window of that width, all folded parts
+    open: Chromium's own window has a least width, a frame has none.
     """
     copy, frame = folder / "copy.html", folder / "frame.html"
     copy.write_text(page.read_text().replace("</body>", MEASURE))

@@ -1,6 +1,5 @@
-"""Artifacts of one model → one `.pt2` archive:
-
-ExportedPrograms, server models, `.pte`, manifests and eager's answers in one file.
+"""Artifacts of one model → one `.pt2` archive: ExportedPrograms, server models, `.pte`,
+manifests and eager's answers in one file.
 """
 
 from __future__ import annotations

@@ -84,9 +84,8 @@ class _Anything:
 
 
 def dynamic_shapes(method: Method) -> tuple:
-    """The declared dimensions as torch.export wants them: one entry an input, {axis:
-
-    Dim}; those of *args nested.
+    """The declared dimensions as torch.export wants them: one entry an input, {axis: Dim}; those
+    of *args nested.
     """
     dims = {d.name: torch.export.Dim(d.name, min=d.min, max=d.max) for d in method.dims if d.dynamic}
     entries = tuple({axis: dims[s] for axis, s in enumerate(i.shape) if s in dims} for i in method.inputs)

@@ -1,6 +1,5 @@
-"""EdgeTAM for images:
-
-SAM 2 made for phones, with a RepViT backbone (timm) in the place of Hiera.
+"""EdgeTAM for images: SAM 2 made for phones, with a RepViT backbone (timm) in the place of
+Hiera.
 """
 
 from __future__ import annotations

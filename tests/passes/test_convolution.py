@@ -79,9 +79,8 @@ def test_conv_transpose_that_cannot_is_left_alone(conv):
 
 
 def test_transposes_around_a_convolution_are_folded():
-    """Channels-last data in, channels-last data out:
-
-    NCHW is only what the operator's signature says.
+    """Channels-last data in, channels-last data out: NCHW is only what the operator's signature
+    says.
     """
     from executorch.backends.xnnpack import xnnpack_preprocess
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner

@@ -1,4 +1,1 @@
-"""Targets, one a file:
-
-TARGET and PRECISIONS as literals for the catalogue, and `recipe(precision)`.
-"""
+"""Targets, one a file: TARGET, a literal that is read without running the file, and `recipe`."""

@@ -63,7 +63,7 @@ INDUCTOR = {
     "aot_inductor.check_lowerbound": False,
 }
 # What oneDNN's two-dimensional convolutions want. By itself Inductor chooses it where
-# torch.backends.mkldnn is on, which it is not while this compiles (guards.py). It takes every
+# torch.backends.mkldnn is on, which it is not while this compiles (backend_guards.py). It takes every
 # tensor of four dimensions for an image: with it MViT's attention, which has no such convolution,
 # takes a fifth longer.
 CPU_IMAGES = {"force_layout_optimization": True}

@@ -62,10 +62,8 @@ class Stored:
 
 @dataclass(frozen=True)
 class Golden:
-    """A record:
-
-    `runs` and `cases` are JSON-able but for their arrays, which are `Stored`. `pipeline` is a key
-    of RUNS, or None.
+    """A record: `runs` and `cases` are JSON-able but for their arrays, which are `Stored`.
+    `pipeline` is a key of RUNS, or None.
     """
 
     model: str
@@ -96,9 +94,8 @@ def record(artifact: Artifact, given: Mapping[str, Any] | None = None, *, pipeli
 
 
 def write(golden: Golden, folder: Path) -> None:
-    """Write a record into a new folder:
-
-    FILE, and equal arrays once. Raises ArtifactError where that is not possible.
+    """Write a record into a new folder: FILE, and equal arrays once. Raises ArtifactError where
+    that is not possible.
     """
     with staged(folder, force=False) as staging:
         (staging.folder / TENSORS).mkdir()

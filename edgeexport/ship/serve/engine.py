@@ -36,9 +36,8 @@ RAY_SETTINGS = {
 
 @dataclass(frozen=True)
 class Service:
-    """What is served, and how:
-
-    `queue` requests wait for a replica, more are refused with 503; `ongoing` are at a replica.
+    """What is served, and how: `queue` requests wait for a replica, more are refused with 503;
+    `ongoing` are at a replica.
     """
 
     artifact: Path

@@ -1,9 +1,9 @@
 """What a method costs beside others: contenders take turns in the same processes, and the machine's
 noise is measured in between.
 
-found = bench(["build/sam2/xnnpack-fp32"], against=("eager", "compile"), threads=(1, 2), rounds=20,
-sizes={"points": (3,)}) found = bench(["build/mvit/xnnpack-fp32", "variant/xnnpack-fp32"],
-runner="native@raspberry_pi_5=ssh://pi@raspberrypi.local")    # on the board
+    found = bench(["build/sam2/xnnpack-fp32"], against=("eager", "compile"), sizes={"points": (3,)})
+    # on the board
+    found = bench(["build/mvit/xnnpack-fp32"], runner="native@raspberry_pi_5=ssh://pi@pi.local")
 """
 
 from __future__ import annotations

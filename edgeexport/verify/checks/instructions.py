@@ -12,9 +12,8 @@ from edgeexport.method import Finding
 from edgeexport.runtime.program import Program
 
 REPEATABLE_TO = 1e-3
-"""Two calls may differ by this share:
-
-0 to 2.5e-5 was seen. A method whose work depends on what earlier calls left behind differs by more.
+"""Two calls may differ by this share: 0 to 2.5e-5 was seen. A method whose work depends on what
+earlier calls left behind differs by more.
 """
 
 MOST_CALLS = 3

@@ -13,9 +13,8 @@ from edgeexport.method import Finding
 from edgeexport.runtime.program import Program
 
 RUNTIME_BYTES = 32 * 1024 * 1024
-"""What the runtime takes when it loads its first method:
-
-25 MB were measured, of code and tables.
+"""What the runtime takes when it loads its first method: 25 MB were measured, of code and
+tables.
 """
 
 BELOW_FORECAST = 0.4

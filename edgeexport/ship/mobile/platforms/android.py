@@ -74,9 +74,8 @@ TEXT_FILES, TEXT_PIPELINES = frozenset({"TextDecoder.kt", "Tokenizer.kt"}), froz
 
 
 def app_id(given: str | None, model: str) -> str:
-    """The package name of the library's code:
-
-    `given` if it is one, or one for trying. Raises UsageError.
+    """The package name of the library's code: `given` if it is one, or one for trying. Raises
+    UsageError.
     """
     if given is None:
         return f"com.example.{identifier(model, 'cpp').lower()}"
@@ -97,9 +96,8 @@ def app_id(given: str | None, model: str) -> str:
 
 
 def write(request: Request, folder: Path) -> None:
-    """The project:
-
-    `library` with code, program and tests, `sample`, and what is to be known about them.
+    """The project: `library` with code, program and tests, `sample`, and what is to be known
+    about them.
     """
     api = _api(request)
     facts = _facts(request, api)

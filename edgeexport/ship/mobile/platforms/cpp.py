@@ -65,9 +65,8 @@ FILES = {
 
 
 def app_id(given: str | None, model: str) -> str:
-    """The name of the CMake package, its target and its namespace:
-
-    `given` if it is one. Raises UsageError.
+    """The name of the CMake package, its target and its namespace: `given` if it is one. Raises
+    UsageError.
     """
     if given is None:
         return f"{PREFIX}{identifier(model, 'cpp').lower().strip('_')}"

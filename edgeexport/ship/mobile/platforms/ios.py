@@ -81,7 +81,6 @@ PARTICULAR: Mapping[str, frozenset[str]] = {
 
 def app_id(given: str | None, model: str) -> str:
     """The name that the model's queue has in crash reports, in the form of a bundle identifier:
-
     `given` if it is one. Raises UsageError.
     """
     if given is None:

@@ -1,4 +1,3 @@
-"""What artifacts are measured beside, a file each:
-
-`require()` raises UsageError for what is missing, `prepare(case)` gives a call to time.
+"""What artifacts are measured beside, a file each: `require()` raises UsageError for what is
+missing, `prepare(case)` gives a call to time.
 """

@@ -1,6 +1,5 @@
-"""Stock ExecuTorch, as the tutorials lower:
-
-`to_edge_transform_and_lower` with `XnnpackPartitioner()`, nothing else.
+"""Stock ExecuTorch, as the tutorials lower: `to_edge_transform_and_lower` with
+`XnnpackPartitioner()`, nothing else.
 """
 
 from __future__ import annotations
