@@ -63,9 +63,9 @@ INDUCTOR = {
     "aot_inductor.check_lowerbound": False,
 }
 # What oneDNN's two-dimensional convolutions want. By itself Inductor chooses it where
-# torch.backends.mkldnn is on, which it is not while this compiles (backend_guards.py). It takes every
-# tensor of four dimensions for an image: with it MViT's attention, which has no such convolution,
-# takes a fifth longer.
+# torch.backends.mkldnn is on, which it is not while this compiles (backend_guards.py). It takes
+# every tensor of four dimensions for an image: with it MViT's attention, which has no such
+# convolution, takes a fifth longer.
 CPU_IMAGES = {"force_layout_optimization": True}
 # The pass (joint_graph.py of torch 2.13) that makes scaled_dot_product_attention of attention
 # written out. A text decoder asks of few tokens, whose answer is then computed by the kernel's
