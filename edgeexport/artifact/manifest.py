@@ -15,9 +15,9 @@ import types
 import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import resources
 from typing import Any, ClassVar, Self
 
+from edgeexport.artifact.schema import problem
 from edgeexport.errors import ArtifactError
 from edgeexport.method import Dim, Finding, Input, Output, Source, Tolerance
 from edgeexport.progress import Progress
@@ -377,19 +377,9 @@ class Manifest:
 
 def _validate(data: Any, where: object) -> None:
     """Hold data against the JSON Schema."""
-    import jsonschema
-
-    schema = json.loads(
-        resources.files("edgeexport.artifact")
-        .joinpath("schemas/manifest.schema.json")
-        .read_text(encoding="utf-8")
-    )
-    error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(data))
-    if error is not None:
-        place = "/".join(map(str, error.absolute_path)) or "the top"
-        raise ArtifactError(
-            f"{where} is not a manifest that this version reads: at {place}: {error.message[:200]}."
-        )
+    found = problem(data, "manifest")
+    if found is not None:
+        raise ArtifactError(f"{where} is not a manifest that this version reads: {found}.")
 
 
 def to_json(value: Any) -> Any:

@@ -5,10 +5,10 @@ package.
 from __future__ import annotations
 
 import json
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from edgeexport.artifact.schema import problem
 from edgeexport.errors import UsageError, foreign_errors
 
 KINDS = ("bench", "profile", "findings", "delivery")
@@ -56,16 +56,6 @@ def validate(data: Any, kind: str, where: Path | str) -> None:
     """Raises UsageError with `where` and the place in `data` that the schema of `kind` does not
     allow.
     """
-    import jsonschema
-
-    schema = json.loads(
-        resources.files("edgeexport.artifact")
-        .joinpath(f"schemas/{kind}.schema.json")
-        .read_text(encoding="utf-8")
-    )
-    error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(data))
-    if error is not None:
-        place = "/".join(map(str, error.absolute_path)) or "the top"
-        raise UsageError(
-            f"{where} is not a {kind} file that this version reads: at {place}: {error.message[:200]}."
-        )
+    found = problem(data, kind)
+    if found is not None:
+        raise UsageError(f"{where} is not a {kind} file that this version reads: {found}.")
