@@ -8,7 +8,7 @@ from typing import Any
 
 
 def problem(data: Any, kind: str) -> str | None:
-    """The place in `data` that KIND.schema.json does not allow, and why; None where there is none."""
+    """The place in `data` that KIND.schema.json does not allow, and why; None without one."""
     import jsonschema
 
     schema = resources.files("edgeexport.artifact").joinpath(f"schemas/{kind}.schema.json")
