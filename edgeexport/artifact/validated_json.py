@@ -56,7 +56,7 @@ def validate(data: Any, kind: str, where: Path | str) -> None:
     """Raises UsageError with `where` and the place in `data` that the schema of `kind` does not
     allow.
     """
-    import jsonschema
+    import jsonschema.exceptions
 
     schema = json.loads(
         resources.files("edgeexport.artifact")
