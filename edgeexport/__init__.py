@@ -33,7 +33,7 @@ _HOMES = {
 }
 _FUNCTIONS = {"open": "open_program", "check": "check_artifact"}
 
-__all__ = sorted(_HOMES)
+__all__ = sorted(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]: those names, once
 
 
 def __getattr__(name: str):

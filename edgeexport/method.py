@@ -6,12 +6,12 @@ catalogue, the manifest and the checks speak in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from edgeexport.errors import UsageError
-from edgeexport.samplers import Sampler, Uniform
+from edgeexport.samplers import Answers, Sampler, Uniform
 
 if TYPE_CHECKING:
     import torch
@@ -161,12 +161,12 @@ class Method:
         cases.append({d.name: d.max for d in self.dims})
         return [case for index, case in enumerate(cases) if case not in cases[:index]]
 
-    def draw(self, sizes: Mapping[str, int], seed: int = 0, outputs: Mapping | None = None) -> tuple:
+    def draw(self, sizes: Mapping[str, int], seed: int = 0, outputs: Answers | None = None) -> tuple:
         """Inputs of the given sizes.
 
         `outputs` holds earlier answers, for inputs that come from another method.
         """
-        return tuple(draw(spec, sizes, seed + index, outputs or {}) for index, spec in enumerate(self.inputs))
+        return draw_all(self.inputs, sizes, seed, outputs)
 
     def answer(self, *tensors) -> tuple[torch.Tensor, ...]:
         """What the original model says."""
@@ -177,7 +177,14 @@ class Method:
         return tuple(answer) if isinstance(answer, (tuple, list)) else (answer,)
 
 
-def draw(spec: Input, sizes: Mapping[str, int], seed: int, outputs: Mapping) -> torch.Tensor:
+def draw_all(
+    inputs: Sequence[Input], sizes: Mapping[str, int], seed: int = 0, outputs: Answers | None = None
+) -> tuple:
+    """Inputs of the given sizes, as `Method.draw`."""
+    return tuple(draw(spec, sizes, seed + index, outputs or {}) for index, spec in enumerate(inputs))
+
+
+def draw(spec: Input, sizes: Mapping[str, int], seed: int, outputs: Answers) -> torch.Tensor:
     """One check input: contiguous, of the declared dtype, repeatable for a seed."""
     import torch
 
@@ -209,7 +216,7 @@ class Weights:
             return cls(source="random", seed=int(seed or 0))
         return cls(source="checkpoint", path=text)
 
-    def loaded(self, sha256: str, origin: str) -> Weights:
+    def loaded(self, sha256: str, origin: str | None) -> Weights:
         return replace(self, sha256=sha256, origin=origin)
 
 

@@ -13,7 +13,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
     import torch
@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 
 PHOTOS = ("coffee.png", "chelsea.png", "astronaut.png", "rocket.jpg")
 """Photographs that scikit-image ships."""
+
+
+class Answers(Protocol):
+    """What methods answered, by `method/case/output`."""
+
+    def __getitem__(self, key: str, /) -> torch.Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -191,7 +197,7 @@ def sampler_to_json(sampler: Sampler) -> dict:
 
 def sampler_from_json(data: Mapping) -> Sampler:
     """The sampler that `sampler_to_json` wrote."""
-    fields = {
+    fields: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value
         for key, value in data.items()
         if key != "kind"
@@ -214,8 +220,10 @@ def _photo(name: str) -> Image.Image:
 
     from PIL import Image
 
-    (package,) = find_spec("skimage").submodule_search_locations
-    return Image.open(Path(package) / "data" / name).convert("RGB")
+    package = find_spec("skimage")
+    if package is None or package.origin is None:
+        raise ModuleNotFoundError("No module named 'skimage'", name="skimage")
+    return Image.open(Path(package.origin).parent / "data" / name).convert("RGB")
 
 
 def _generator(seed: int) -> torch.Generator:

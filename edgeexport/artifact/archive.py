@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import jsonschema
+import jsonschema.exceptions
 
 from edgeexport.errors import ArtifactError, UsageError
 

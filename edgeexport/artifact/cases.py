@@ -49,7 +49,7 @@ def record_cases(methods: Sequence[Method]) -> RecordedCases:
             seed = 10 * index
             case = Case(str(index), kind, size, seed, _setup(method, size, seed), inputs_sha256="")
             before, inputs = case_calls(case, by_name, method, GoldenAnswers(answers))
-            if before:
+            if method.setup:
                 by_name[method.setup.method].answer(*before)
             outputs = method.answer(*inputs)
             if len(outputs) != len(method.outputs):

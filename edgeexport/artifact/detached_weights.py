@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from edgeexport.artifact.executorch_modules import executorch_module
 from edgeexport.artifact.pte import DTYPES
@@ -66,7 +66,7 @@ def _constant_tensors(file: ProgramFile) -> dict[int, list[Tensor]]:
     readers = defaultdict(list)
     for plan in file.program.execution_plan:
         for value in plan.values:
-            tensor = value.val
+            tensor: Any = value.val
             if (
                 type(tensor).__name__ == "Tensor"
                 and tensor.data_buffer_idx

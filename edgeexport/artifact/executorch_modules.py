@@ -36,7 +36,7 @@ class _LazyPackage(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or self.__spec__ is None or self.__spec__.loader is None:
             raise AttributeError(f"module '{self.__name__}' has no attribute '{name}'")
-        self.__class__ = ModuleType
+        self.__class__ = ModuleType  # pyright: ignore[reportAttributeAccessIssue]: modules may change theirs
         self.__spec__.loader.exec_module(self)
         return getattr(self, name)
 

@@ -402,7 +402,7 @@ def from_json(kind: Any, data: Any) -> Any:
     if isinstance(kind, types.UnionType):
         (some, *others) = (each for each in typing.get_args(kind) if each is not types.NoneType)
         return data if data is None or others else from_json(some, data)
-    if dataclasses.is_dataclass(kind):
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         fields = fields_of(kind)
         return kind(**{name: from_json(fields[name].kind, v) for name, v in data.items() if name in fields})
     of = typing.get_args(kind)

@@ -138,7 +138,7 @@ class _Sizes:
         dims = {dim.name: dim for dim in method.dims}
         self._ranges = dict(program.range_constraints)
         self._names: dict[sympy.Expr, str] = {}
-        self._first: dict[sympy.Expr, dict] = {}
+        self._first: dict[sympy.Basic, dict] = {}
         for number, (spec, tensor) in enumerate(zip(method.inputs, inputs)):
             for axis, (declared, size) in enumerate(zip(spec.shape, tensor.shape)):
                 if isinstance(size, int) or not isinstance(declared, str):
@@ -195,12 +195,12 @@ def _axis(side: str, number: int, axis: int) -> dict[str, Any]:
     return {"paramSide": side, "tensorIdx": number, "dimIdx": axis}
 
 
-def _line(expression: sympy.Expr) -> tuple[sympy.Expr, int, int] | None:
+def _line(expression: sympy.Expr) -> tuple[sympy.Basic, int, int] | None:
     """(symbol, a, b) of a * symbol + b in whole numbers; None for another expression."""
     if len(expression.free_symbols) != 1:
         return None
     (symbol,) = expression.free_symbols
-    expanded = expression.expand()
+    expanded: Any = expression.expand()
     factor = expanded.coeff(symbol, 1)
     rest = expanded - factor * symbol
     return (symbol, int(factor), int(rest)) if factor.is_Integer and rest.is_Integer else None

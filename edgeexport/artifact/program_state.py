@@ -69,16 +69,14 @@ def lift_state(program: ExportedProgram, names: Iterable[str]) -> ExportedProgra
     outputs = [
         (
             OutputSpec(OutputKind.USER_INPUT_MUTATION, s.arg, lifted[s.target].arg.name)
-            if s.kind is OutputKind.BUFFER_MUTATION
+            if s.kind is OutputKind.BUFFER_MUTATION and s.target is not None
             else s
         )
         for s in signature.output_specs
     ]
     count = sum(spec.kind is InputKind.USER_INPUT for spec in inputs)
     in_spec = pytree.tree_flatten((tuple(range(count)), {}))[1]
-    entry = ModuleCallEntry(
-        "", ModuleCallSignature([], [], in_spec, program.module_call_graph[0].signature.out_spec)
-    )
+    entry = ModuleCallEntry("", ModuleCallSignature([], [], in_spec, signature_of(program).out_spec))
     examples = (
         None
         if program.example_inputs is None
@@ -93,6 +91,13 @@ def lift_state(program: ExportedProgram, names: Iterable[str]) -> ExportedProgra
         [entry],
         examples,
     )
+
+
+def signature_of(program: ExportedProgram) -> ModuleCallSignature:
+    """How the program itself is called, the first of its module calls."""
+    signature = program.module_call_graph[0].signature
+    assert signature is not None, "only inner modules may have none"
+    return signature
 
 
 def with_examples(program: ExportedProgram, inputs: tuple | None) -> ExportedProgram:

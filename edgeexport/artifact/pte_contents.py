@@ -127,7 +127,9 @@ def read_contents(path: Path) -> Contents:
 
 
 def _method(plan: ExecutionPlan, program: Program) -> MethodContents:
-    instructions = [instruction.instr_args for chain in plan.chains for instruction in chain.instructions]
+    instructions: list[Any] = [
+        instruction.instr_args for chain in plan.chains for instruction in chain.instructions
+    ]
     calls = Counter(
         operator_name(plan.operators[call.op_index]) for call in instructions if hasattr(call, "op_index")
     )
@@ -178,7 +180,7 @@ def _constant(content: Any) -> Any:
         return getattr(content, f"{kind.lower()}_val")
     if kind == "Tensor":
         value = _value(content)
-        return {"kind": kind, "dtype": value.dtype, "sizes": list(value.sizes)}
+        return {"kind": kind, "dtype": value.dtype, "sizes": list(value.sizes or ())}
     return None if kind == "Null" else {"kind": kind}
 
 

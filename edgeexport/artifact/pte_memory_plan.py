@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from edgeexport.artifact.pte import DTYPES, is_constant, operator_name, read_program
 
@@ -105,7 +106,9 @@ def _planned(plan, values: Iterable[int]) -> set[int]:
     """Those of `values` that are planned tensors; those in lists too."""
     found = set()
     for value in values:
-        content = plan.values[value].val if value >= 0 else None  # -1 is None in a list of optional tensors
+        content: Any = (
+            plan.values[value].val if value >= 0 else None
+        )  # -1 is None in a list of optional tensors
         if type(content).__name__ in ("TensorList", "OptionalTensorList"):
             found |= _planned(plan, content.items)
         elif getattr(content, "allocation_info", None) is not None:

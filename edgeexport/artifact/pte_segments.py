@@ -5,7 +5,7 @@ readers and writers of their schemas.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -77,7 +77,7 @@ class ProgramFile:
         home = self.segments[place.segment_index]
         return [home[start:end] for start, end in zip(place.offsets, [*place.offsets[1:], len(home)])]
 
-    def set_constants(self, contents: list[memoryview | bytes]) -> None:
+    def set_constants(self, contents: Sequence[memoryview | bytes]) -> None:
         """Put these in place of the constants."""
         place, body = self.program.constant_segment, bytearray()
         place.offsets = []

@@ -9,7 +9,7 @@ from typing import Any
 
 def problem(data: Any, kind: str) -> str | None:
     """The place in `data` that KIND.schema.json does not allow, and why; None without one."""
-    import jsonschema
+    import jsonschema.exceptions
 
     schema = resources.files("edgeexport.artifact").joinpath(f"schemas/{kind}.schema.json")
     validator = jsonschema.Draft202012Validator(json.loads(schema.read_text(encoding="utf-8")))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -20,7 +21,7 @@ def _settings(command):
     for name, found in reversed(by_name.items()):
         _, setting = found[0]
         text = f"{', '.join(target for target, _ in found)}: {setting.help}"
-        kind = {"metavar": setting.metavar} if setting.metavar else {"is_flag": True}
+        kind: dict[str, Any] = {"metavar": setting.metavar} if setting.metavar else {"is_flag": True}
         command = click.option(f"--{name.replace('_', '-')}", help=text, **kind)(command)
     return command
 

@@ -38,13 +38,13 @@ def command(ctx: click.Context, artifact: Path | None, rest: tuple[str, ...], ch
     from edgeexport.artifact.folder import open_artifact
 
     opened = open_artifact(artifact)
-    names = opened.manifest.pipelines or ()
-    if not (chosen or names):
+    chosen = chosen or next(iter(opened.manifest.pipelines or ()), None)
+    if not chosen:
         raise UsageError(
             f"{opened.manifest.model.name} has no pipeline: call its methods with tensors through"
             " edgeexport.open(), or name a pipeline with --pipeline."
         )
-    _command(opened, catalog.pipeline(chosen or names[0])).main(
+    _command(opened, catalog.pipeline(chosen)).main(
         [*rest], prog_name=f"edgeexport run {artifact}", standalone_mode=False
     )
 

@@ -206,7 +206,8 @@ def _sizes(value, about: dict) -> str:
     """
     if value.sizes is None:
         return ""
-    domains = about.get("shape") if isinstance(about.get("shape"), list) else []
+    shape = about.get("shape")
+    domains = shape if isinstance(shape, list) else []
     said = [domain if isinstance(domain, dict) else {} for domain in domains] + [{}] * len(value.sizes)
     return "[" + ", ".join(_size(size, domain) for size, domain in zip(value.sizes, said)) + "]"
 

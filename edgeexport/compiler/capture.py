@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch.export import ExportedProgram
@@ -14,6 +15,7 @@ from torch.export.graph_signature import InputKind
 from edgeexport.compiler.backend_guards import no_backend_guards
 from edgeexport.errors import CaptureError
 from edgeexport.method import Method
+from edgeexport.samplers import OutputOf
 
 ACTIVATION_ELEMENTS = 4096
 """A lifted constant of this many elements is refused; index tables and small scales stay below it.
@@ -76,7 +78,7 @@ class _Anything:
         self._shapes = {
             f"{i.sample.method}/{i.sample.case}/{i.sample.output}": i.sized(method.sizes())
             for i in method.inputs
-            if hasattr(i.sample, "output")
+            if isinstance(i.sample, OutputOf)
         }
 
     def __getitem__(self, key: str) -> torch.Tensor:
@@ -121,9 +123,10 @@ def _check_lifted(method: Method, program: ExportedProgram) -> None:
     """No large tensor may be lifted from plain attributes: it is an activation, or weights that are
     not registered.
     """
-    lifted = {s.target for s in program.graph_signature.input_specs if s.kind is InputKind.CONSTANT_TENSOR}
+    specs = program.graph_signature.input_specs
+    lifted = {s.target for s in specs if s.kind is InputKind.CONSTANT_TENSOR and s.target is not None}
     for target in sorted(lifted):
-        tensor = program.constants[target]
+        tensor: Any = program.constants[target]
         if tensor.is_floating_point() and tensor.numel() >= ACTIVATION_ELEMENTS:
             raise CaptureError(
                 f"'{method.name}' bakes in the tensor '{target}' {list(tensor.shape)}, which is neither a"

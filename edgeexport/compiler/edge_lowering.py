@@ -78,7 +78,8 @@ class EdgeRecipe:
 
         `constants` are texts by the name of the method that returns each.
         """
-        partitioners = {name: self.partitioner() for name in programs}
+        # Each is a Partitioner too, which a Protocol cannot say.
+        partitioners: dict[str, Any] = {name: self.partitioner() for name in programs}
         try:
             with no_backend_guards(), self.around() as delegates, _without_collector():
                 edge = to_edge_transform_and_lower(
@@ -146,7 +147,7 @@ def _check_bounds(edge: EdgeProgramManager, programs: Mapping[str, ExportedProgr
 
 
 def _check_bound(
-    method: str, user_input: str, axis: int, size: torch.SymInt, program: ExportedProgram
+    method: str, user_input: object, axis: int, size: torch.SymInt, program: ExportedProgram
 ) -> None:
     declared = program.range_constraints.get(size.node.expr)
     planned = size.node.shape_env.bound_sympy(size.node.expr).upper

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch.export import ExportedProgram
@@ -105,8 +106,9 @@ def _home(node: torch.fx.Node) -> torch.fx.Node:
 
 
 def _name(node: torch.fx.Node) -> str:
-    packet = getattr(node.target, "overloadpacket", None)
-    return (packet or node.target).__name__.removesuffix("_copy")
+    target: Any = node.target
+    packet = getattr(target, "overloadpacket", None)
+    return (packet or target).__name__.removesuffix("_copy")
 
 
 def _bytes(node: torch.fx.Node) -> int:

@@ -14,19 +14,34 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._dispatch.python import enable_python_dispatcher
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, InputSpec, TensorArgument
-from torch.fx import Node
 
 from edgeexport.artifact.manifest import PassReport
 from edgeexport.compiler.backend_guards import no_backend_guards
 from edgeexport.errors import RewriteError
 
-aten = torch.ops.aten
+aten: Any = torch.ops.aten
+
+if TYPE_CHECKING:
+
+    class Node(torch.fx.Node):
+        """A node as passes read it: what its arguments are, the operator says; torch.fx has a union
+        of all that there can be.
+        """
+
+        args: Any
+        kwargs: Any
+        target: Any
+        users: dict[Node, None]
+        all_input_nodes: list[Node]
+
+else:
+    Node = torch.fx.Node
 
 
 @dataclass(frozen=True)
@@ -98,7 +113,7 @@ class Editor:
 
     def __init__(self, program: ExportedProgram):
         self.program = program
-        self.graph = program.graph
+        self.graph: Any = program.graph
         self.changes = 0
         signature = program.graph_signature
         mutated = set(signature.buffers_to_mutate.values())
@@ -106,6 +121,7 @@ class Editor:
             spec.arg.name: spec.target
             for spec in signature.input_specs
             if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+            and spec.target is not None
             and spec.target not in mutated
         }
         fakes = (
@@ -130,6 +146,12 @@ class Editor:
         """
         stored = self.stored(node)
         return None if stored is None else stored.detach()
+
+    def known(self, node: Any) -> torch.Tensor:
+        """`value` of what has been found to have one."""
+        value = self.value(node)
+        assert value is not None, f"{node} is not a constant"
+        return value
 
     def stored(self, node: Any) -> torch.Tensor | None:
         """The tensor itself behind a parameter, an unmutated buffer or a lifted constant, which

@@ -79,7 +79,7 @@ class ServerRecipe:
         """
         if constants:
             raise LoweringError(f"A package holds no constants: {', '.join(constants)}.")
-        from torch._inductor.package import package_aoti
+        from torch._inductor.package.package import package_aoti
         from torch._inductor.utils import fresh_cache
 
         state = mutated_buffers(programs.values())
@@ -94,7 +94,7 @@ class ServerRecipe:
         ):
             for name, program in programs.items():
                 start = time.perf_counter()
-                settings = self._inductor() | self._for_images(program) | self._for_state(program)
+                settings = {**self._inductor(), **self._for_images(program), **self._for_state(program)}
                 files[name] = self._compile(name, lift_state(program, state), settings)
                 compiled[name] = Compiled(
                     round(time.perf_counter() - start, 2),
@@ -103,7 +103,7 @@ class ServerRecipe:
             package_aoti(str(path), files)
         return compiled
 
-    def _compile(self, name: str, program: ExportedProgram, settings: Mapping[str, Any]) -> list:
+    def _compile(self, name: str, program: ExportedProgram, settings: dict[str, Any]) -> list:
         """One method: its library, metadata and weights (the sources stay behind, they hold paths
         of this machine).
         """
@@ -113,9 +113,10 @@ class ServerRecipe:
             from torch.export.passes import move_to_device_pass
 
             program = move_to_device_pass(program, self.device)
+        assert program.example_inputs is not None, "captured with them"
         args, kwargs = program.example_inputs
         try:
-            files = aot_compile(program.module(check_guards=False), args, kwargs, options=settings)
+            files: Any = aot_compile(program.module(check_guards=False), args, kwargs, options=settings)
         except (
             Exception
         ) as error:  # Inductor raises its own errors, the compiler's and those of tracing alike
@@ -181,7 +182,8 @@ def _any_batch() -> Iterator[None]:
     from torch._inductor.codegen import cpp
     from torch._inductor.virtualized import V
 
-    original = cpp.CppKernel.decide_parallel_depth
+    kernel: Any = cpp.CppKernel
+    original = kernel.decide_parallel_depth
 
     def decide(self, most, threads: int):
         depth, known, work = 0, 1, self.size_hint() // threads
@@ -193,11 +195,11 @@ def _any_batch() -> Iterator[None]:
             work /= V.graph.sizevars.optimization_hint(size, fallback=8192)
         return cpp.ParallelDepth(parallel_depth=depth, start_depth=most.start_depth)
 
-    cpp.CppKernel.decide_parallel_depth = decide
+    kernel.decide_parallel_depth = decide
     try:
         yield
     finally:
-        cpp.CppKernel.decide_parallel_depth = original
+        kernel.decide_parallel_depth = original
 
 
 _CHECKED_ON_REQUEST = "env_var_value != nullptr && env_var_value[0] != '0'"

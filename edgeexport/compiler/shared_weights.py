@@ -25,7 +25,9 @@ def share_segments(path: Path) -> int:
     The file is rewritten only when that saves anything.
     """
     file = ProgramFile.read(path)
-    shared = _found_among_constants(file) if file else {}
+    if file is None:
+        return 0
+    shared = _found_among_constants(file)
     if not shared:
         return 0
     before = path.stat().st_size

@@ -23,6 +23,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import executorch
 import torch
@@ -122,16 +123,17 @@ def write_sources(
     delegates: DelegateNodes,
 ) -> None:
     """Write SOURCES into `folder` for an emitted program; `known` is what `origins` found."""
+    recorded: Any = final.debug_handle_map  # by method, which its annotation leaves out
     numbers: dict[Source, int] = {}
     methods = {}
     for plan in final.executorch_program.execution_plan:
         if plan.name not in known:
             continue  # a constant method: nothing is computed
-        places = {
+        places: dict[int | None, int] = {
             handle: numbers.setdefault(origin.source, len(numbers))
             for handle, origin in known[plan.name].items()
         }
-        handles = instruction_handles(plan, final.debug_handle_map[plan.name], known[plan.name])
+        handles = instruction_handles(plan, recorded[plan.name], known[plan.name])
         instructions, inside = {}, {}
         for index, call in _calls(plan):
             if isinstance(call, DelegateCall):

@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -29,7 +30,7 @@ FEATURES = (
 
 
 def declare(
-    encoder: nn.Module, loaded: nn.Module, dims: Mapping[str, Dim], *, encode_limit_bytes: int
+    encoder: nn.Module, loaded: Any, dims: Mapping[str, Dim], *, encode_limit_bytes: int
 ) -> tuple[Method, ...]:
     """encode_image, done by `encoder`, and decode_masks, of a model of transformers with SAM 2's
     prompt encoder and mask decoder.
@@ -118,7 +119,7 @@ def _prompts(size: float) -> tuple[Input, ...]:
     )
 
 
-def answer_all_masks(loaded: nn.Module) -> None:
+def answer_all_masks(loaded: Any) -> None:
     """Which of the four masks to show depends on data; the pipeline chooses, the program returns
     all of them.
     """
@@ -140,7 +141,7 @@ class Neck(nn.Module):
     What differs from transformers: position encodings that nobody reads are not computed.
     """
 
-    def __init__(self, loaded: nn.Module):
+    def __init__(self, loaded: Any):
         super().__init__()
         self.convs = loaded.vision_encoder.neck.convs
         self.top_down = loaded.vision_encoder.neck.fpn_top_down_levels
@@ -164,7 +165,7 @@ class MaskDecoder(nn.Module):
     takes: for integer labels a one-hot product with the table of label embeddings is the same.
     """
 
-    def __init__(self, loaded: nn.Module):
+    def __init__(self, loaded: Any):
         super().__init__()
         prompt = loaded.prompt_encoder
         self.decoder = loaded.mask_decoder
@@ -205,7 +206,7 @@ class MaskDecoder(nn.Module):
 class OriginalEncoder(nn.Module):
     """What transformers' model says, in the order of our outputs."""
 
-    def __init__(self, loaded: nn.Module):
+    def __init__(self, loaded: Any):
         super().__init__()
         self.loaded = loaded
 
@@ -219,7 +220,7 @@ class OriginalDecoder(nn.Module):
     would.
     """
 
-    def __init__(self, loaded: nn.Module):
+    def __init__(self, loaded: Any):
         super().__init__()
         self.loaded = loaded
 

@@ -225,6 +225,7 @@ def load_module(
         randomize(module, weights.seed)
         weights = weights.loaded(state_sha256(module), f"random, seed {weights.seed}")
     else:
+        assert weights.path is not None, "a checkpoint is a file"
         module = build()
         fit(module, select(read_checkpoint(weights.path, module_classes)), weights.path)
         weights = weights.loaded(file_sha256(weights.path), weights.path)
@@ -235,7 +236,7 @@ def tokenizer_file(weights: Weights, repository: str) -> dict[str, bytes]:
     """tokenizer.json with its content: from beside a checkpoint, or of the released model; none
     with random weights, whose tokens mean nothing.
     """
-    if weights.source == "checkpoint":
+    if weights.source == "checkpoint" and weights.path:
         beside = Path(weights.path).with_name("tokenizer.json")
         return {beside.name: beside.read_bytes()} if beside.is_file() else {}
     if weights.source == "pretrained":

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -126,7 +127,7 @@ def with_head(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return {head: tensors[source] for head, source in tied.items() if source in tensors} | given
 
 
-def methods(loaded: nn.Module, dims: Mapping[str, Dim]) -> tuple[Method, ...]:
+def methods(loaded: Any, dims: Mapping[str, Dim]) -> tuple[Method, ...]:
     """encode_image, prefill and decode_step; sizes are those of the loaded model's
     configuration.
     """
@@ -160,10 +161,10 @@ class Encoder(nn.Module):
     layer.
     """
 
-    def __init__(self, loaded: nn.Module):
+    def __init__(self, loaded: Any):
         super().__init__()
         self.vision = loaded.vision_model
-        self.cross = nn.ModuleList(
+        self.cross: Any = nn.ModuleList(
             layer.crossattention.self for layer in loaded.text_decoder.bert.encoder.layer
         )
 
@@ -182,13 +183,13 @@ class Decoder(nn.Module):
     follows the last token.
     """
 
-    def __init__(self, loaded: nn.Module):
+    def __init__(self, loaded: Any):
         super().__init__()
         bert, settings = loaded.text_decoder.bert, loaded.config.text_config
         self.embeddings, self.layers = bert.embeddings, bert.encoder.layer
         self.head = loaded.text_decoder.cls.predictions
         heads, positions = settings.num_attention_heads, min(TEXT_POSITIONS, settings.max_position_embeddings)
-        self.caches = nn.ModuleList(
+        self.caches: Any = nn.ModuleList(
             KeyValueCache(heads, positions, settings.hidden_size // heads) for _ in self.layers
         )
         self.positions = Positions(positions)
@@ -213,7 +214,7 @@ class Decoder(nn.Module):
         return F.linear(self.head.transform(x[:, -1]), words, self.head.bias)
 
 
-def original_logits(loaded: nn.Module, tokens: torch.Tensor, cache) -> torch.Tensor:
+def original_logits(loaded: Any, tokens: torch.Tensor, cache) -> torch.Tensor:
     """What transformers' text decoder says after `tokens`; the image is in the cache."""
     nothing = torch.zeros(1, 1, loaded.config.vision_config.hidden_size)
     # A copy: the embedding of the text is added to in place, which without it would be seen

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import nn
@@ -78,7 +79,7 @@ def load(weights: Weights) -> tuple[nn.Module, Weights]:
         lambda: EdgeTamModel(settings),
         lambda: EdgeTamModel.from_pretrained(_REPOSITORY, config=settings),
         _REPOSITORY,
-        lambda tensors: without(tensors, EdgeTamModel._keys_to_ignore_on_load_unexpected),
+        lambda tensors: without(tensors, EdgeTamModel._keys_to_ignore_on_load_unexpected or ()),
     )
     if weights.source == "random":
         _balance(loaded)
@@ -87,7 +88,7 @@ def load(weights: Weights) -> tuple[nn.Module, Weights]:
     return loaded, weights
 
 
-def _balance(loaded: nn.Module) -> None:
+def _balance(loaded: Any) -> None:
     """Scale random batch norms so that what the image says reaches the last stage.
 
     Each block of RepViT adds two normalised branches to its input: with norms near 1 random
@@ -99,7 +100,7 @@ def _balance(loaded: nn.Module) -> None:
             module.weight.mul_(_RANDOM_GAIN)
 
 
-def methods(loaded: nn.Module, dims: Mapping[str, Dim]) -> tuple[Method, ...]:
+def methods(loaded: Any, dims: Mapping[str, Dim]) -> tuple[Method, ...]:
     """encode_image and decode_masks."""
     return declare(ImageEncoder(loaded), loaded, dims, encode_limit_bytes=60_000_000)
 
@@ -107,7 +108,7 @@ def methods(loaded: nn.Module, dims: Mapping[str, Dim]) -> tuple[Method, ...]:
 class ImageEncoder(nn.Module):
     """Image [B,3,1024,1024] → features, from timm's backbone and transformers' neck."""
 
-    def __init__(self, loaded: nn.Module):
+    def __init__(self, loaded: Any):
         super().__init__()
         self.backbone = loaded.vision_encoder.backbone.timm_model
         self.neck = Neck(loaded)

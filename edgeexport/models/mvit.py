@@ -5,6 +5,7 @@ classes.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from torch import nn
 
@@ -56,7 +57,8 @@ def _labels() -> list[str]:
     ensure_torchvision()
     from torchvision.models import get_model_weights
 
-    return list(get_model_weights("mvit_v1_b").KINETICS400_V1.meta["categories"])
+    weights: Any = get_model_weights("mvit_v1_b")
+    return list(weights.KINETICS400_V1.meta["categories"])
 
 
 def load(name: str, weights: Weights) -> tuple[nn.Module, Weights]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -104,13 +105,13 @@ def load(name: str, weights: Weights) -> tuple[nn.Module, Weights]:
         lambda: Sam2Model(settings),
         lambda: Sam2Model.from_pretrained(repository),
         repository,
-        lambda tensors: without(tensors, Sam2Model._keys_to_ignore_on_load_unexpected),
+        lambda tensors: without(tensors, Sam2Model._keys_to_ignore_on_load_unexpected or ()),
     )
     answer_all_masks(loaded)
     return loaded, weights
 
 
-def methods(loaded: nn.Module, dims: Mapping[str, Dim]) -> tuple[Method, ...]:
+def methods(loaded: Any, dims: Mapping[str, Dim]) -> tuple[Method, ...]:
     """encode_image and decode_masks."""
     return declare(ImageEncoder(loaded), loaded, dims, encode_limit_bytes=150_000_000)
 
@@ -123,7 +124,7 @@ class ImageEncoder(nn.Module):
     stored or gathered.
     """
 
-    def __init__(self, loaded: nn.Module):
+    def __init__(self, loaded: Any):
         super().__init__()
         self.backbone = loaded.vision_encoder.backbone
         self.neck = Neck(loaded)

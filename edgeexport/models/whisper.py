@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -169,7 +170,7 @@ def _with_head(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return {"proj_out.weight": tensors[embedding], **tensors} if embedding in tensors else dict(tensors)
 
 
-def methods(loaded: nn.Module, dims: Mapping[str, Dim]) -> tuple[Method, ...]:
+def methods(loaded: Any, dims: Mapping[str, Dim]) -> tuple[Method, ...]:
     """log_mel, encode, prefill and decode_step."""
     settings, heads = loaded.config, loaded.config.decoder_attention_heads
     sound = Input(
@@ -289,10 +290,10 @@ class Encoder(nn.Module):
     every decoder layer.
     """
 
-    def __init__(self, loaded: nn.Module):
+    def __init__(self, loaded: Any):
         super().__init__()
         self.encoder = loaded.model.encoder
-        self.cross = nn.ModuleList(layer.encoder_attn for layer in loaded.model.decoder.layers)
+        self.cross: Any = nn.ModuleList(layer.encoder_attn for layer in loaded.model.decoder.layers)
 
     def forward(self, features: torch.Tensor) -> tuple[torch.Tensor, ...]:
         hidden = self.encoder(features).last_hidden_state
@@ -309,13 +310,13 @@ class Decoder(nn.Module):
     cache.
     """
 
-    def __init__(self, loaded: nn.Module):
+    def __init__(self, loaded: Any):
         super().__init__()
         decoder, settings = loaded.model.decoder, loaded.config
         self.tokens, self.places = decoder.embed_tokens, decoder.embed_positions
         self.layers, self.norm = decoder.layers, decoder.layer_norm
         heads = settings.decoder_attention_heads
-        self.caches = nn.ModuleList(
+        self.caches: Any = nn.ModuleList(
             KeyValueCache(heads, TEXT_POSITIONS, settings.d_model // heads) for _ in self.layers
         )
         self.positions = Positions(TEXT_POSITIONS)
@@ -339,7 +340,7 @@ class Decoder(nn.Module):
         return F.linear(self.norm(x[:, -1]), self.tokens.weight)
 
 
-def original_logits(loaded: nn.Module, tokens: torch.Tensor, cache) -> torch.Tensor:
+def original_logits(loaded: Any, tokens: torch.Tensor, cache) -> torch.Tensor:
     """What transformers' decoder says after `tokens`; the sound is in the cache."""
     nothing = torch.zeros(1, AUDIO_POSITIONS, loaded.config.d_model)
     said = loaded.model.decoder(

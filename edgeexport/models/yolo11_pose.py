@@ -9,6 +9,7 @@ import copy
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -189,7 +190,7 @@ def _ultralytics(part: str):
             os.environ.pop("OMP_NUM_THREADS", None)
 
 
-def _settle(loaded: nn.Module) -> None:
+def _settle(loaded: Any) -> None:
     """After random filling: the fixed bins of the box distribution as they are, and gains that keep
     the scale.
     """
@@ -201,7 +202,7 @@ def _settle(loaded: nn.Module) -> None:
                 module.bn.weight.mul_(_RANDOM_GAIN)
 
 
-def methods(loaded: nn.Module, dims: Mapping[str, Dim]) -> tuple[Method, ...]:
+def methods(loaded: Any, dims: Mapping[str, Dim]) -> tuple[Method, ...]:
     """detect.
 
     All 8400 candidates are returned. Choosing the best 300 in the graph does not pay: topk and
@@ -237,7 +238,7 @@ def methods(loaded: nn.Module, dims: Mapping[str, Dim]) -> tuple[Method, ...]:
     )
 
 
-def with_static_head(loaded: nn.Module, size: int) -> nn.Module:
+def with_static_head(loaded: Any, size: int) -> nn.Module:
     """A copy of the PoseModel for images of `size` x `size`, norms folded into convolutions, with
     PoseHead in place of its head.
     """
@@ -262,7 +263,7 @@ class PoseHead(nn.Module):
     is exact.
     """
 
-    def __init__(self, head: nn.Module, size: int):
+    def __init__(self, head: Any, size: int):
         super().__init__()
         strides = [int(s) for s in head.stride]
         self.bins, self.points = head.reg_max, head.kpt_shape[0]
@@ -322,6 +323,7 @@ def _scaled(conv: nn.Conv2d, parts: list[int], scale: float) -> nn.Conv2d:
     """
     rows = torch.arange(conv.out_channels).reshape(-1, 3)[:, parts].flatten()
     made = nn.Conv2d(conv.in_channels, len(rows), 1).requires_grad_(False)
+    assert made.bias is not None and conv.bias is not None
     made.weight.copy_(conv.weight[rows] * scale)
     made.bias.copy_(conv.bias[rows] * scale)
     return made
@@ -342,7 +344,7 @@ class OriginalDetector(nn.Module):
     sizes.
     """
 
-    def __init__(self, loaded: nn.Module):
+    def __init__(self, loaded: Any):
         super().__init__()
         self.loaded = loaded
 

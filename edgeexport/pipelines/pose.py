@@ -61,7 +61,11 @@ def run(
     if rate < 1 or limit < 1:
         raise InputError(f"--rate and --limit must be at least 1, not {rate} and {limit}.")
     limits = (_share(confidence, "confidence"), _share(iou, "iou"), limit)
-    photos = frames(Path(video), rate) if video else [read_photo(image)]
+    if video:
+        photos = frames(Path(video), rate)
+    else:
+        assert image is not None
+        photos = [read_photo(image)]
     people, count = [], 0
     for index, (photo, found) in enumerate(detect(program, photos, *limits)):
         caption = caption_of(program.manifest, f"{len(found)} people", "they mean nothing")
@@ -151,9 +155,9 @@ class Fit:
         and nowhere below one pixel.
         """
         ratio = min(side / size[0], side / size[1])
-        scaled = tuple(max(round(length * ratio), 1) for length in size)
-        corner = tuple(round((side - length) / 2 - 0.1) for length in scaled)
-        return cls(tuple(size), scaled, corner, side)
+        width, height = (max(round(length * ratio), 1) for length in size)
+        left, top = (round((side - length) / 2 - 0.1) for length in (width, height))
+        return cls((size[0], size[1]), (width, height), (left, top), side)
 
     def letterbox(self, photo, padding: int):
         """The photo in the square, on grey of this value: float32 [3,side,side] in 0..1,

@@ -202,10 +202,8 @@ def split_window(
         begin, ids = time_s, []
     full = samples == facts["window_samples"]
     if not ids:
-        cut_off = (
-            full and len(tokens) > 1 and tokens[-2] >= first and last_end is not None
-        )  # begun, and nothing heard of it
-        return segments, round(last_end * rate) if cut_off and last_end > 0 else samples
+        cut_off = full and len(tokens) > 1 and tokens[-2] >= first  # begun, and nothing heard of it
+        return segments, round(last_end * rate) if cut_off and last_end else samples
     if full and last_end:
         return segments, round(last_end * rate)
     segments.append((begin, samples / rate, ids))

@@ -74,7 +74,7 @@ def frames(path: Path, frames_per_second: float) -> Iterator:
 
 def _decode(path: Path, frames_per_second: float) -> Iterator:
     try:
-        import av
+        import av.error
     except ImportError as error:
         raise UsageError(
             "Reading video files needs PyAV: pip install 'edgeexport[video]'. A folder of frames needs"

@@ -147,7 +147,7 @@ def _host() -> Board:
 
 
 def _read(path: Path) -> Board:
-    import jsonschema
+    import jsonschema.exceptions
 
     text = path.read_text(encoding="utf-8")
     try:

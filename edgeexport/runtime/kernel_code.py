@@ -88,6 +88,7 @@ class _Code:
         """
         command = [tool(program, "binutils"), *options, str(self._path)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:
+            assert child.stdout is not None
             yield from child.stdout
         if child.returncode != 0:
             raise RuntimeFault(f"{program} cannot read {self._path} (exit code {child.returncode}).")

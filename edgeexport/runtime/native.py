@@ -16,7 +16,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import torch
 
@@ -223,6 +223,7 @@ class Session:
         except OSError as error:
             place.close()
             raise RuntimeFault(f"The native runner cannot be started ({error}).") from error
+        self._input, self._output = _pipes(self._process)
         self._end = weakref.finalize(self, _end, self._process, place)
 
     def ask(self, command: dict[str, Any]) -> dict[str, Any]:
@@ -233,8 +234,8 @@ class Session:
         if not self._end.alive:
             raise RuntimeFault(f"The native runner was ended before '{command['do']}'.")
         try:
-            self._process.stdin.write(json.dumps(command) + "\n")
-            self._process.stdin.flush()
+            self._input.write(json.dumps(command) + "\n")
+            self._input.flush()
             line = self._line(command)
         except BrokenPipeError:
             line = ""
@@ -263,7 +264,7 @@ class Session:
         import selectors
 
         with selectors.DefaultSelector() as waiting:
-            waiting.register(self._process.stdout, selectors.EVENT_READ)
+            waiting.register(self._output, selectors.EVENT_READ)
             if not waiting.select(self._limit_s):
                 self._process.kill()
                 self.close()
@@ -271,7 +272,7 @@ class Session:
                     f"The native runner did not answer '{command['do']}' within {self._limit_s:g} s, and was"
                     " ended."
                 )
-        return self._process.stdout.readline()
+        return self._output.readline()
 
     def _how_it_ended(self) -> str:
         code = self._process.wait(self._limit_s)
@@ -297,15 +298,22 @@ class Session:
         return f" ({' | '.join(lines[-2:])})" if lines else ""
 
 
-def _end(process: subprocess.Popen, place: Here | There) -> None:
+def _pipes(process: subprocess.Popen[str]) -> tuple[IO[str], IO[str]]:
+    """Its standard input and output, both of which it was started with."""
+    assert process.stdin is not None and process.stdout is not None
+    return process.stdin, process.stdout
+
+
+def _end(process: subprocess.Popen[str], place: Here | There) -> None:
+    to_it, from_it = _pipes(process)
     with contextlib.suppress(BrokenPipeError):  # it has ended already
-        process.stdin.close()
+        to_it.close()
     try:
         process.wait(GRACE_S)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-    process.stdout.close()
+    from_it.close()
     place.close()
 
 

@@ -33,10 +33,9 @@ class Runtime:
 
     @classmethod
     def of(cls, text: str) -> Runtime:
-        module, board, at = re.fullmatch(r"([^@]*)(?:@(.*?)(?:=((?:ssh|adb):.*))?)?", text, re.DOTALL).groups(
-            default=""
-        )
-        return cls(module, board, at)
+        found = re.fullmatch(r"([^@]*)(?:@(.*?)(?:=((?:ssh|adb):.*))?)?", text, re.DOTALL)
+        assert found is not None, "every text is one of these"
+        return cls(*found.groups(default=""))
 
     def __str__(self) -> str:
         return self.module + (f"@{self.board}" if self.board else "") + (f"={self.at}" if self.at else "")

@@ -233,7 +233,7 @@ def _entry(
     """What the manifest says of a program."""
     manifest = artifact.manifest
     files = {"program": parts[0].name, "data": [path.name for path in parts[1:]], "tokenizer": None}
-    tokenizer = manifest.prepare.get("tokenizer")
+    tokenizer = manifest.prepare.get("tokenizer", "")
     if tokenizer in manifest.files:
         files["tokenizer"] = f"{name}.{tokenizer}"
         shutil.copyfile(artifact.path / tokenizer, folder / files["tokenizer"])

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from edgeexport.artifact.folder import Artifact, open_artifacts
 from edgeexport.artifact.pte import DTYPES, is_program, operator_name, read_program
@@ -146,7 +146,8 @@ def _kernel_keys(program: Path) -> dict[str, set[str]]:
     """
     keys: dict[str, set[str]] = defaultdict(set)
     for plan in read_program(program).execution_plan:
-        for call in (instruction.instr_args for chain in plan.chains for instruction in chain.instructions):
+        calls: list[Any] = [each.instr_args for chain in plan.chains for each in chain.instructions]
+        for call in calls:
             if hasattr(call, "op_index"):
                 tensors = (_first_tensor(plan, number) for number in call.args)
                 key = "|".join(_tensor_key(tensor) for tensor in tensors if tensor is not None)
@@ -160,7 +161,7 @@ def _tensor_key(tensor: Tensor) -> str:
 
 def _first_tensor(plan: ExecutionPlan, number: int) -> Tensor | None:
     """The tensor that a value is, or the first of the list that it is; else None."""
-    value = plan.values[number].val
+    value: Any = plan.values[number].val
     match type(value).__name__:
         case "Tensor":
             return value

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import torch
 from torch.export import ExportedProgram
-from torch.fx import Node
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from edgeexport.compiler.rewrite import Editor, PassResult, aten, shape_of
+from edgeexport.compiler.rewrite import Editor, Node, PassResult, aten, shape_of
 
 _CHANNELS_LAST = WeakTensorKeyDictionary()
 """A weight's copy in this format, which all methods that use the weight share: a package stores it

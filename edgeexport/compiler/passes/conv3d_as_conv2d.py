@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch.export import ExportedProgram
-from torch.fx import Node
 
-from edgeexport.compiler.rewrite import Editor, PassResult, aten, is_symbolic, shape_of
+from edgeexport.compiler.rewrite import Editor, Node, PassResult, aten, is_symbolic, shape_of
 
 
 def conv3d_as_conv2d(program: ExportedProgram) -> PassResult:
@@ -78,7 +79,7 @@ def _grouped(editor: Editor, node: Node, conv: dict, weight: torch.Tensor) -> No
     taps, pad = weight.shape[2], conv["padding"][0]
     frames = editor.permute(conv["input"], (0, 2, 1, 3, 4), like=node)
     frames = editor.reshape(frames, (batch * frames_in, channels, height, width), like=node)
-    total = None
+    total: Any = None
     for tap in range(taps):
         kernel = editor.constant(f"{conv['weight'].name}_tap{tap}", weight[:, :, tap])
         out = editor.call(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from torch.export import ExportedProgram
-from torch.fx import Node
 
-from edgeexport.compiler.rewrite import Editor, PassResult, aten, is_symbolic, shape_of
+from edgeexport.compiler.rewrite import Editor, Node, PassResult, aten, is_symbolic, shape_of
 
 
 def conv_transpose_as_linear(program: ExportedProgram) -> PassResult:
@@ -32,7 +31,7 @@ def conv_transpose_as_linear(program: ExportedProgram) -> PassResult:
             editor.constant(f"{weight.name}_linear", rows),
         ]
         if bias is not None:
-            repeated = editor.value(bias).repeat(kernel[0] * kernel[1])
+            repeated = editor.known(bias).repeat(kernel[0] * kernel[1])
             args.append(editor.constant(f"{bias.name}_linear", repeated))
         pixels = editor.call(aten.linear.default, *args, like=node)
         pixels = editor.reshape(pixels, (batch * height, width, *kernel, channels), like=node)

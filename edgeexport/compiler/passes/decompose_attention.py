@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from torch.export import ExportedProgram
-from torch.fx import Node
 
-from edgeexport.compiler.rewrite import Editor, PassResult, aten, is_symbolic, product, shape_of
+from edgeexport.compiler.rewrite import Editor, Node, PassResult, aten, is_symbolic, product, shape_of
 
 SCORES_LIMIT_BYTES = 32 << 20
 """Queries are taken in chunks so that one chunk's scores stay below this. Whole, the scores of

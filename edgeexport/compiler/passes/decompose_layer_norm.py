@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import torch
 from torch.export import ExportedProgram
-from torch.fx import Node
 
-from edgeexport.compiler.rewrite import Editor, PassResult, aten
+from edgeexport.compiler.rewrite import Editor, Node, PassResult, aten
 
 
 def decompose_layer_norm(program: ExportedProgram) -> PassResult:
@@ -49,7 +48,7 @@ def _decompose(editor: Editor, node: Node, source: Node, mean: Node, gain, offse
     users = list(node.users)
     if gain is not None and users and all(_takes_affine(editor, user, node) for user in users):
         for user in users:
-            _fold_affine(editor, user, editor.value(gain), editor.value(offset))
+            _fold_affine(editor, user, editor.known(gain), editor.value(offset))
     else:
         if gain is not None:
             result = editor.call(aten.mul.Tensor, result, gain, like=node)
@@ -71,9 +70,9 @@ def _takes_affine(editor: Editor, user: Node, node: Node) -> bool:
 
 def _fold_affine(editor: Editor, linear: Node, gain: torch.Tensor, offset: torch.Tensor | None) -> None:
     """linear(y * g + b) = linear'(y)."""
-    weight = editor.value(linear.args[1]).double()
+    weight = editor.known(linear.args[1]).double()
     bias = (
-        editor.value(linear.args[2]).double() if len(linear.args) > 2 and linear.args[2] is not None else 0.0
+        editor.known(linear.args[2]).double() if len(linear.args) > 2 and linear.args[2] is not None else 0.0
     )
     if offset is not None:
         bias = bias + weight @ offset.double()

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from torch.export import ExportedProgram
-from torch.fx import Node
 
-from edgeexport.compiler.rewrite import Editor, PassResult, aten, is_symbolic, only_user, same_shape, shape_of
+from edgeexport.compiler.rewrite import (
+    Editor,
+    Node,
+    PassResult,
+    aten,
+    is_symbolic,
+    only_user,
+    same_shape,
+    shape_of,
+)
 
 UPSAMPLES = (aten.upsample_nearest2d.vec, aten.upsample_nearest2d.default)
 MAX_FACTOR = 4

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch.export import ExportedProgram
-from torch.fx import Node
 
-from edgeexport.compiler.rewrite import Editor, PassResult, aten
+from edgeexport.compiler.rewrite import Editor, Node, PassResult, aten
 
 GROWTH_LIMIT_BYTES = 4 << 20
 """A folded constant may be this large however small its sources are; past it, it may not exceed
@@ -43,7 +44,9 @@ def _evaluate(editor: Editor) -> dict[Node, torch.Tensor]:
     for node in editor.nodes():
         if not isinstance(node.meta.get("val"), torch.Tensor) or node.target in _RANDOM:
             continue
-        known = {a: folded[a] if a in folded else editor.value(a) for a in node.all_input_nodes}
+        known: dict[torch.fx.Node, Any] = {
+            a: folded[a] if a in folded else editor.value(a) for a in node.all_input_nodes
+        }
         if any(v is None for v in known.values()) or any(
             isinstance(s, torch.SymInt) for s in node.meta["val"].shape
         ):

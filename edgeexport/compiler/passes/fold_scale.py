@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from torch.export import ExportedProgram
-from torch.fx import Node
 
-from edgeexport.compiler.rewrite import Editor, PassResult, aten, only_user
+from edgeexport.compiler.rewrite import Editor, Node, PassResult, aten, only_user
 
 _LAYOUT = (aten.reshape.default, aten.permute.default)
 _PRODUCTS = (aten.bmm.default, aten.matmul.default)
@@ -26,10 +25,12 @@ def fold_scale(program: ExportedProgram) -> PassResult:
     editor = Editor(program)
     for node in editor.nodes(aten.mul.Tensor, aten.div.Tensor):
         scale = _scale(node)
+        if scale is None:
+            continue
         if scale == 1.0 and node.args[0].meta["val"].dtype == node.meta["val"].dtype:
             editor.replace(node, node.args[0])
             continue
-        linear = _scalable(editor, node.args[0]) if scale is not None else None
+        linear = _scalable(editor, node.args[0])
         if linear is not None and only_user(node.args[0]) is node:
             weight, bias = linear.args[1], linear.args[2] if len(linear.args) > 2 else None
             args = [linear.args[0], _scaled(editor, weight, scale)]
@@ -67,5 +68,5 @@ def _scalable(editor: Editor, node: Node) -> Node | None:
 
 
 def _scaled(editor: Editor, constant: Node, scale: float) -> Node:
-    value = editor.value(constant)
+    value = editor.known(constant)
     return editor.constant(f"{constant.name}_scaled", (value.double() * scale).to(value.dtype))

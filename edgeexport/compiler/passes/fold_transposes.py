@@ -61,10 +61,10 @@ def _fold_once(graph: schema.XNNGraph, external: set[int]) -> bool:
     renamed: dict[int, int] = {}
     changed = False
     for node in producers.values():
-        outer = node.xnode_union
-        inner = producers.get(outer.input_id)
-        if inner is not None:
-            inner = inner.xnode_union
+        outer: Any = node.xnode_union
+        producer = producers.get(outer.input_id)
+        if producer is not None:
+            inner: Any = producer.xnode_union
             outer.perm = [inner.perm[d] for d in outer.perm]
             outer.input_id = inner.input_id
             changed = True

@@ -4,14 +4,16 @@ dialect).
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from executorch.exir.dialects._ops import ops as exir_ops
 from executorch.exir.pass_base import ExportPass
 from executorch.exir.pass_base import PassResult as EdgePassResult
 
-from edgeexport.compiler.rewrite import is_symbolic, same_shape
+from edgeexport.compiler.rewrite import Node, is_symbolic, same_shape
 
-edge = exir_ops.edge.aten
+edge: Any = exir_ops.edge.aten
 
 
 class InferViewDimension(ExportPass):
@@ -46,7 +48,7 @@ class InferViewDimension(ExportPass):
         return EdgePassResult(graph_module, changes > 0)
 
     @staticmethod
-    def _infer(node: torch.fx.Node) -> bool:
+    def _infer(node: Node) -> bool:
         shape = node.meta["val"].shape
         sizes = [-1 if is_symbolic(size) else size for size in shape]
         if sizes.count(-1) != 1 or sizes == list(node.args[1]):

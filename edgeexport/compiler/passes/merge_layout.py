@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import sympy
 from torch.export import ExportedProgram
-from torch.fx import Node
 
 from edgeexport.compiler.passes.lower_rank import MAX_RANK
 from edgeexport.compiler.passes.simplify_layout import VIEWS, permutation
-from edgeexport.compiler.rewrite import Editor, PassResult, aten, is_symbolic, shape_of
+from edgeexport.compiler.rewrite import Editor, Node, PassResult, aten, is_symbolic, shape_of
 
 
 def merge_layout(program: ExportedProgram) -> PassResult:
@@ -132,7 +132,7 @@ def _is_one(factor: _Factor) -> bool:
 
 def _size(factors: list[_Factor]):
     """The product of factors; the symbolic one first, so that equal products print alike."""
-    result = 1
+    result: Any = 1
     for factor in sorted(factors, key=lambda f: not is_symbolic(f.size)):
         result = result * factor.size
     return result

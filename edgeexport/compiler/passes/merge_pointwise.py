@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from torch.export import ExportedProgram
-from torch.fx import Node
 
-from edgeexport.compiler.rewrite import Editor, PassResult, aten, only_user
+from edgeexport.compiler.rewrite import Editor, Node, PassResult, aten, only_user
 
 
 def merge_pointwise(program: ExportedProgram) -> PassResult:
@@ -23,7 +22,7 @@ def merge_pointwise(program: ExportedProgram) -> PassResult:
         inner = outer.args[0]
         if not (is_pointwise(editor, outer) and is_pointwise(editor, inner) and only_user(inner) is outer):
             continue
-        second, first = (editor.value(n.args[1]).flatten(1).double() for n in (outer, inner))
+        second, first = (editor.known(n.args[1]).flatten(1).double() for n in (outer, inner))
         (wide_out, middle), narrow_in = second.shape, first.shape[1]
         if wide_out * narrow_in >= middle * (wide_out + narrow_in):
             continue
@@ -53,5 +52,6 @@ def is_pointwise(editor: Editor, node: Node) -> bool:
     bias = node.args[2] if len(node.args) > 2 else None
     defaults = ([1, 1], [0, 0], [1, 1], 1)
     plain = all(value == default for value, default in zip(node.args[3:], defaults))
-    constant = weight is not None and (bias is None or editor.value(bias) is not None)
-    return plain and constant and tuple(weight.shape[2:]) == (1, 1) and str(weight.dtype) == "torch.float32"
+    if weight is None or (bias is not None and editor.value(bias) is None):
+        return False
+    return plain and tuple(weight.shape[2:]) == (1, 1) and str(weight.dtype) == "torch.float32"

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from torch.export import ExportedProgram
-from torch.fx import Node
 
 from edgeexport.compiler.passes.slice_early import slice_bounds
-from edgeexport.compiler.rewrite import Editor, PassResult, aten, is_symbolic, shape_of
+from edgeexport.compiler.rewrite import Editor, Node, PassResult, aten, is_symbolic, shape_of
 
 
 def merge_slices(program: ExportedProgram) -> PassResult:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from torch.export import ExportedProgram
-from torch.fx import Node
 
-from edgeexport.compiler.rewrite import Editor, PassResult, aten, is_symbolic, same_shape, shape_of
+from edgeexport.compiler.rewrite import Editor, Node, PassResult, aten, is_symbolic, same_shape, shape_of
 
 _COPIES = (
     aten.clone.default,

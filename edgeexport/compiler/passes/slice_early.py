@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch.export import ExportedProgram
-from torch.fx import Node
 
 from edgeexport.compiler.passes.simplify_layout import permutation
-from edgeexport.compiler.rewrite import Editor, PassResult, aten, is_symbolic, shape_of
+from edgeexport.compiler.rewrite import Editor, Node, PassResult, aten, is_symbolic, shape_of
 
 _UNARY = (
     aten.gelu.default,
@@ -44,9 +45,10 @@ def slice_early(program: ExportedProgram) -> PassResult:
 def _move(editor: Editor, node: Node) -> bool:
     """Replace the slices that are the only users of `node` by one slice before it."""
     bounds = {slice_bounds(user) for user in node.users}
-    if len(bounds) != 1 or None in bounds:
+    found = bounds.pop() if len(bounds) == 1 else None
+    if found is None:
         return False
-    dim, start, stop = bounds.pop()
+    dim, start, stop = found
     sliced = _sliced(editor, node, dim, start, stop)
     if sliced is None:
         return False
@@ -60,7 +62,8 @@ def slice_bounds(node: Node) -> tuple[int, int, int] | None:
     """(dim, start, stop) of a static, strictly smaller slice with step 1."""
     if node.target is not aten.slice.Tensor or (len(node.args) > 4 and node.args[4] != 1):
         return None
-    source, dim, start, stop = (*node.args, 0, None, None)[:4]
+    arguments: tuple[Any, ...] = (*node.args, 0, None, None)
+    source, dim, start, stop = arguments[:4]
     size = shape_of(source)[dim]
     if is_symbolic(size):
         return None

@@ -5,9 +5,8 @@ from __future__ import annotations
 import operator
 
 from torch.export import ExportedProgram
-from torch.fx import Node
 
-from edgeexport.compiler.rewrite import Editor, PassResult, aten, is_symbolic, shape_of
+from edgeexport.compiler.rewrite import Editor, Node, PassResult, aten, is_symbolic, shape_of
 
 _SPLITS = (aten.chunk.default, aten.split.Tensor, aten.split.sizes, aten.split_with_sizes.default)
 

@@ -5,9 +5,17 @@ from __future__ import annotations
 import operator
 
 from torch.export import ExportedProgram
-from torch.fx import Node
 
-from edgeexport.compiler.rewrite import Editor, PassResult, aten, is_symbolic, only_user, product, shape_of
+from edgeexport.compiler.rewrite import (
+    Editor,
+    Node,
+    PassResult,
+    aten,
+    is_symbolic,
+    only_user,
+    product,
+    shape_of,
+)
 
 
 def split_linear(program: ExportedProgram) -> PassResult:
@@ -80,8 +88,8 @@ def _split(
 ) -> None:
     source, weight = linear.args[:2]
     bias = linear.args[2] if len(linear.args) > 2 else None
-    rows = editor.value(weight).chunk(parts)
-    offsets = editor.value(bias).chunk(parts) if bias is not None else [None] * parts
+    rows = editor.known(weight).chunk(parts)
+    offsets = editor.known(bias).chunk(parts) if bias is not None else [None] * parts
     sizes = shape_of(view)
     for index, items in takers.items():
         args = [source, editor.constant(f"{weight.name}_{index}", rows[index])]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import torch
 from torch.export import ExportedProgram
-from torch.fx import Node
 
 from edgeexport.compiler.passes.decompose_upsample import UPSAMPLES, factors
 from edgeexport.compiler.passes.merge_pointwise import is_pointwise
-from edgeexport.compiler.rewrite import Editor, PassResult, aten, is_symbolic, only_user, shape_of
+from edgeexport.compiler.rewrite import Editor, Node, PassResult, aten, is_symbolic, only_user, shape_of
 
 
 def upsample_late(program: ExportedProgram) -> PassResult:
@@ -31,7 +30,7 @@ def upsample_late(program: ExportedProgram) -> PassResult:
             continue
         source = conv.args[0]
         if _movable(source, conv):
-            editor.replace(conv, _upsampled(editor, conv, source, editor.value(conv.args[1]), conv.args[2:3]))
+            editor.replace(conv, _upsampled(editor, conv, source, editor.known(conv.args[1]), conv.args[2:3]))
         elif (
             source.target is aten.cat.default and len(source.args[0]) > 1 and source.args[1:] in ((1,), (-3,))
         ):
@@ -50,7 +49,7 @@ def _split(editor: Editor, conv: Node, parts: list[Node], upsampled: Node) -> No
     """The convolution in two: of `upsampled` before its upsampling, and of the other parts, with
     the bias.
     """
-    columns = editor.value(conv.args[1]).split([shape_of(p)[1] for p in parts], dim=1)
+    columns = editor.known(conv.args[1]).split([shape_of(p)[1] for p in parts], dim=1)
     others = [p for p in parts if p is not upsampled]
     mine = columns[parts.index(upsampled)]
     weight = torch.cat([c for p, c in zip(parts, columns) if p is not upsampled], 1)

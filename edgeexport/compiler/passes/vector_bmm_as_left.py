@@ -5,9 +5,8 @@ it lies.
 from __future__ import annotations
 
 from torch.export import ExportedProgram
-from torch.fx import Node
 
-from edgeexport.compiler.rewrite import Editor, PassResult, aten, is_symbolic, shape_of
+from edgeexport.compiler.rewrite import Editor, Node, PassResult, aten, is_symbolic, shape_of
 
 
 def vector_bmm_as_left(program: ExportedProgram) -> PassResult:

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 import torch
 from executorch.backends.xnnpack.partition.config import ALL_PARTITIONER_CONFIGS, generic_node_configs
 from executorch.backends.xnnpack.partition.config.generic_node_configs import CatConfig, SliceCopyConfig
+from executorch.backends.xnnpack.partition.config.xnnpack_config import XNNPartitionerConfig
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+from torch.export import ExportedProgram
 
 from edgeexport.compiler.edge_lowering import EdgeRecipe
 from edgeexport.compiler.passes.conv3d_as_conv2d import conv3d_as_conv2d
@@ -37,6 +39,7 @@ from edgeexport.compiler.passes.split_linear import split_linear
 from edgeexport.compiler.passes.strip_assertions import strip_assertions
 from edgeexport.compiler.passes.upsample_late import upsample_late
 from edgeexport.compiler.passes.vector_bmm_as_left import vector_bmm_as_left
+from edgeexport.compiler.rewrite import Node
 
 TARGET = {
     "summary": "ExecuTorch .pte on XNNPACK (Arm and x86 CPUs)",
@@ -120,7 +123,7 @@ def recipe(precision: str, etrecord: bool = False) -> EdgeRecipe:
     )
 
 
-class TensorLimits:
+class TensorLimits(XNNPartitionerConfig):
     """Mixed into every rule: refuses what XNNPACK's tensors cannot be, and upstream's rules do not
     ask.
 
@@ -128,7 +131,7 @@ class TensorLimits:
     have to infer both.
     """
 
-    def check_constraints(self, node, ep):
+    def check_constraints(self, node: Node, ep: ExportedProgram) -> bool:
         values = [n.meta.get("val") for n in (node, *node.all_input_nodes)]
         rank = max((v.dim() for v in values if isinstance(v, torch.Tensor)), default=0)
         if rank > MAX_RANK:
@@ -153,7 +156,7 @@ class StaticDimensionSliceConfig(SliceCopyConfig):
     Upstream refuses every dynamic tensor; XNNPACK's slice takes the other dimensions as they come.
     """
 
-    def check_constraints(self, node, ep):
+    def check_constraints(self, node: Node, ep: ExportedProgram) -> bool:
         if super().check_constraints(node, ep):
             return True
         step = node.args[4] if len(node.args) > 4 else 1
@@ -169,7 +172,7 @@ class RepeatedCatConfig(CatConfig):
     Upstream counts different tensors, and finds one.
     """
 
-    def check_constraints(self, node, ep):
+    def check_constraints(self, node: Node, ep: ExportedProgram) -> bool:
         return super().check_constraints(node, ep) or (
             self.check_common_constraints(node, ep) and len(node.args[0]) > 1
         )
@@ -206,7 +209,7 @@ class DynamicPartitioner(XnnpackPartitioner):
         """
         operators, keep = super().ops_to_not_decompose(ep)
         candidates = [n for n in ep.graph.nodes if n.op == "call_function" and n.target in operators]
-        return operators, None if all(keep(n) for n in candidates) else keep
+        return operators, None if keep is None or all(keep(n) for n in candidates) else keep
 
 
 @contextlib.contextmanager

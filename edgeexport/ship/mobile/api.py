@@ -96,7 +96,9 @@ def api_of(
 def _function(
     call: Call, name: str, earlier: Sequence[Function], language: str, members: Collection[str]
 ) -> Function:
-    homes = {(f.call.method, p.result.name): (f.name, p.name) for f in earlier for p in f.properties}
+    homes: dict[tuple[str, str] | None, tuple[str, str]] = {
+        (f.call.method, p.result.name): (f.name, p.name) for f in earlier for p in f.properties
+    }
     outputs = type_name(f"{call.method}_outputs", {f.outputs for f in earlier})
     functions = {f.name for f in earlier}
     names = _names([a.name for a in call.arguments], language, {*members, *functions, name})

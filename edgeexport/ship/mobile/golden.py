@@ -82,7 +82,11 @@ def record(artifact: Artifact, given: Mapping[str, Any] | None = None, *, pipeli
     """
     manifest, program = artifact.manifest, Program(artifact)
     name = pipeline_name(manifest) if pipeline else None
-    runs = tuple(recorded_run(program, name, options) for options in _runs(artifact, name, given or {}))
+    runs = (
+        ()
+        if name is None
+        else (recorded_run(program, name, each) for each in _runs(artifact, name, given or {}))
+    )
     return Golden(
         manifest.model.name,
         manifest.program,
@@ -109,7 +113,7 @@ def pipeline_name(manifest: Manifest) -> str | None:
     return next((name for name in manifest.pipelines or () if name in RUNS), None)
 
 
-def _runs(artifact: Artifact, name: str | None, given: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _runs(artifact: Artifact, name: str, given: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The options of each run; a prompt needs a tokenizer, which the artifact may have been built
     without.
     """
@@ -195,7 +199,7 @@ def _cases(program: Program) -> Iterator[dict[str, Any]]:
     for name, entry in methods.items():
         case = entry.cases[0]
         before, inputs = case_calls(case, program, program[name], GoldenAnswers(golden))
-        if before:
+        if case.setup:
             first = methods[case.setup.method].cases[0]
             if case.setup != CaseSetup(PREFILL, first.kind, first.sizes, first.seed) or name != STEP:
                 # its state comes from a call that a phone cannot make, or whose answer is not

@@ -8,11 +8,11 @@ import json
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
-from starlette.datastructures import UploadFile
+from starlette.datastructures import FormData, UploadFile
 
 from edgeexport.artifact.manifest import MethodEntry
 from edgeexport.errors import EdgeExportError, InputError, RuntimeFault
@@ -22,6 +22,9 @@ from edgeexport.runtime.program import Program, open_program
 from edgeexport.ship.serve import MAX_BODY_BYTES
 from edgeexport.ship.serve.wire import JSON, SAFETENSORS, read_tensors, write_tensors
 from edgeexport.ship.serve.worker import Worker
+
+if TYPE_CHECKING:
+    import torch
 
 
 class BodyTooLarge(Exception):
@@ -48,8 +51,8 @@ def make_app(
         description=_describe(program),
     )
     app.add_middleware(LimitBody, most=max_body_bytes)
-    app.add_exception_handler(EdgeExportError, _say)
-    app.add_exception_handler(BodyTooLarge, _too_large)
+    app.exception_handler(EdgeExportError)(_say)
+    app.exception_handler(BodyTooLarge)(_too_large)
 
     @app.get("/healthz", summary="The process answers")
     async def healthz() -> dict:
@@ -83,16 +86,16 @@ def _add_method(app: FastAPI, worker: Worker, name: str) -> None:
 
     async def call(request: Request) -> Response:
         found = read_tensors(await request.body(), request.headers.get("content-type", JSON), method, state)
-        session = None
+        session, kept = None, {}
         if state:
             session = worker.program.session()
-            session.state.update({n: found[n].contiguous() for n in state if n in found})
-            _check_state(name, session, entry)
+            kept = session.state or {}
+            kept.update({n: found[n].contiguous() for n in state if n in found})
+            _check_state(name, kept, entry)
         answers = dict(
             zip(method.outputs, await worker.call(name, [found[i.name] for i in method.inputs], session))
         )
-        if session is not None:
-            answers |= {n: session.state[n] for n in state}
+        answers |= {n: kept[n] for n in state}
         body, kind = write_tensors(answers, request.headers.get("accept", JSON))
         return Response(body, media_type=kind)
 
@@ -109,9 +112,9 @@ def _add_method(app: FastAPI, worker: Worker, name: str) -> None:
     )
 
 
-def _check_state(name: str, session: Program, entry: MethodEntry) -> None:
+def _check_state(name: str, state: Mapping[str, torch.Tensor], entry: MethodEntry) -> None:
     for spec in entry.state:
-        tensor = session.state[spec.name]
+        tensor = state[spec.name]
         if tuple(tensor.shape) != spec.shape or str(tensor.dtype) != f"torch.{spec.dtype}":
             raise InputError(
                 f"The state '{spec.name}' of '{name}' must be {spec.dtype} {list(spec.shape)}, not"
@@ -177,12 +180,12 @@ def _add_pipeline(app: FastAPI, worker: Worker, path: str, pipeline: Pipeline) -
     )
 
 
-async def _option(option: Option, form: Mapping, folder: Path) -> list[tuple[str, Any]]:
+async def _option(option: Option, form: FormData, folder: Path) -> list[tuple[str, Any]]:
     """The option as a pipeline takes it, if it is given.
 
     A file must be uploaded: a path of the server is not one. Raises InputError.
     """
-    values = form.getlist(option.name)
+    values: list[Any] = form.getlist(option.name)
     name = option.name.replace("-", "_")
     if option.kind == "output" or (not values and not option.required):
         return [(name, option.default)] if option.default is not None and not values else []

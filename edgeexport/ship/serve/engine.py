@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 import os
 import signal
 import socket
@@ -70,7 +71,7 @@ def serve(service: Service, on_ready: Callable[[str, str], None]) -> None:
     for name, value in RAY_SETTINGS.items():
         os.environ.setdefault(name, value)
     try:
-        import ray
+        import ray.exceptions
         from ray import serve as ray_serve
     except ImportError as error:
         raise UsageError("Serving needs Ray: pip install 'edgeexport[serve]'.") from error
@@ -102,7 +103,7 @@ def _connect(service: Service) -> None:
     import ray
 
     if service.address is not None:
-        ray.init(address=service.address, log_to_driver=False, logging_level="error")
+        ray.init(address=service.address, log_to_driver=False, logging_level=logging.ERROR)
         return
     cores = max(os.cpu_count() or 1, service.replicas)
     ray.init(
@@ -110,7 +111,7 @@ def _connect(service: Service) -> None:
         include_dashboard=False,
         _metrics_export_port=service.metrics_port,
         log_to_driver=False,
-        logging_level="error",
+        logging_level=logging.ERROR,
     )
 
 

@@ -74,7 +74,7 @@ def bench(
     runtime = Runtime.of(runner or "")
     _refuse_for_board(artifacts, against or (), runtime)
     against = (() if runtime.at else ("eager",)) if against is None else against
-    request = _request(artifacts, against, baseline, sizes or {}, methods, runner) | {"model": model}
+    request = _request(artifacts, against, baseline, sizes or {}, methods, runner, model)
     for what, number in (("rounds", rounds), ("processes", processes)):
         if number < 1:
             raise UsageError(f"The number of {what} must be at least 1, not {number}.")
@@ -147,7 +147,7 @@ def _where(runtime: Runtime) -> dict[str, Any]:
     return {"board": device.name, "at": runtime.at, "machine": Device(device, runtime.at).machine()}
 
 
-def _request(artifacts, against, baseline, sizes, methods, runner) -> dict[str, Any]:
+def _request(artifacts, against, baseline, sizes, methods, runner, model) -> dict[str, Any]:
     """What every process is told, held against what there is."""
     same_model(artifacts)
     names = _names(artifacts)
@@ -173,6 +173,7 @@ def _request(artifacts, against, baseline, sizes, methods, runner) -> dict[str, 
         "baseline": baseline,
         "methods": chosen,
         "sizes": {d: list(s) for d, s in sizes.items()},
+        "model": model,
     }
 
 

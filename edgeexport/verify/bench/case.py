@@ -17,15 +17,23 @@ class Case:
     """A method, the inputs of the calls, and where contenders keep what they make once for all
     thread counts.
 
-    `state` names the buffers that a call changes.
+    `original` is the method of the original model, with the weights of the artifact: None where
+    nothing is measured beside artifacts. `state` names the buffers that a call changes.
     """
 
-    method: Method
+    name: str
+    original: Method | None
     sizes: dict[str, int]
     inputs: tuple[torch.Tensor, ...]
     state: tuple[str, ...]
     threads: int
     folder: Path
+
+    @property
+    def method(self) -> Method:
+        """The original's, which every contender is made of that is not an artifact."""
+        assert self.original is not None, "something is measured beside artifacts"
+        return self.original
 
     @property
     def label(self) -> str:

@@ -7,6 +7,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,7 +16,7 @@ import torch
 from edgeexport import catalog
 from edgeexport.artifact.cases import GoldenAnswers
 from edgeexport.errors import EdgeExportError, WeightsError
-from edgeexport.method import Method, Weights
+from edgeexport.method import Method, Weights, draw_all
 from edgeexport.runtime.child_process import Report, run_as_child
 from edgeexport.runtime.program import Program, open_program
 from edgeexport.verify.bench.case import Case
@@ -36,9 +37,11 @@ class Call(Protocol):
 
     def first(self) -> tuple[Any, float]:
         """Its answers, and its latency in ms."""
+        ...
 
     def again(self) -> float:
         """Its latency in ms."""
+        ...
 
 
 @dataclass
@@ -67,15 +70,13 @@ def main(request: dict[str, Any], report: Report) -> dict[str, Any]:
     rows = []
     for case in _cases(request, next(iter(programs.values()))):
         contenders = list(
-            _contenders(
-                case, request["against"], programs, lambda what: report.stage(f"{case.method.name}: {what}")
-            )
+            _contenders(case, request["against"], programs, lambda what: report.stage(f"{case.name}: {what}"))
         )
-        report.stage(f"{case.method.name}: measuring")
+        report.stage(f"{case.name}: measuring")
         _interleave([c for c in contenders if c.error is None], request["rounds"], calibration)
         rows.append(
             {
-                "method": case.method.name,
+                "method": case.name,
                 "sizes": case.sizes,
                 "threads": case.threads,
                 "rounds": request["rounds"],
@@ -88,44 +89,40 @@ def main(request: dict[str, Any], report: Report) -> dict[str, Any]:
 def _cases(request: dict[str, Any], first: Program) -> Iterator[Case]:
     """Every method at every combination of the sizes that were asked for."""
     golden = GoldenAnswers(first.artifact.golden())
-    for method in _methods(first, request):
-        if method.name not in request["methods"]:
+    originals = _originals(first, request["model"]) if request["against"] else {}
+    for entry in first.manifest.methods:
+        if entry.name not in request["methods"]:
             continue
-        wanted = [request["sizes"].get(d.name, [d.min]) for d in method.dims]
+        wanted = [request["sizes"].get(d.name, [d.min]) for d in entry.ranges.values()]
         for combination in itertools.product(*wanted):
-            sizes = dict(zip((d.name for d in method.dims), combination))
-            state = tuple(s.name for s in first.artifact.methods[method.name].state)
+            sizes = dict(zip(entry.ranges, combination))
             yield Case(
-                method,
+                entry.name,
+                originals.get(entry.name),
                 sizes,
-                method.draw(sizes, outputs=golden),
-                state,
+                draw_all(entry.inputs, sizes, outputs=golden),
+                tuple(s.name for s in entry.state),
                 request["threads"],
                 Path(request["folder"]),
             )
 
 
-def _methods(first: Program, request: dict[str, Any]) -> tuple[Method, ...]:
-    """The methods of the original model, with the weights of the artifact; where nothing is
-    measured against them, what the manifest says of them, without a module.
+def _originals(first: Program, named: str | None) -> dict[str, Method]:
+    """The methods of the original model by name, with the weights of the artifact.
 
     Raises WeightsError when the weights are others.
     """
     manifest = first.manifest
-    if not request["against"]:
-        return tuple(
-            Method(entry.name, None, entry.inputs, entry.outputs, tuple(entry.ranges.values()))
-            for entry in manifest.methods
-        )
     recorded = manifest.weights
-    model = catalog.original(manifest.model.asked, request["model"])
+    model = catalog.original(manifest.model.asked, named)
     module, loaded = model.load(Weights(recorded.source, recorded.seed, recorded.path))
     if loaded.sha256 != recorded.sha256:
         raise WeightsError(
             f"The weights that {loaded.origin} has now are not those that {first.artifact.name} was built"
             " from."
         )
-    return model.methods(module, {d.name: d for entry in manifest.methods for d in entry.ranges.values()})
+    dims = {d.name: d for entry in manifest.methods for d in entry.ranges.values()}
+    return {method.name: method for method in model.methods(module, dims)}
 
 
 def _contenders(
@@ -135,14 +132,14 @@ def _contenders(
 
     One that cannot be prepared or run is a result too, with its error.
     """
-    wanted = None if case.state or case.method.module is None else case.method.answer(*case.inputs)
-    makers = {
+    wanted = None if case.state or case.original is None else case.original.answer(*case.inputs)
+    makers: dict[str, Callable[[], Call]] = {
         name: lambda name=name: _Timed(
             importlib.import_module(f"edgeexport.verify.bench.against.{name}").prepare(case)
         )
         for name in against
     }
-    makers |= {name: lambda program=program: _loaded(program, case) for name, program in programs.items()}
+    makers |= {name: partial(_loaded, program, case) for name, program in programs.items()}
     for name, prepare in makers.items():
         at(name)
         try:
@@ -167,7 +164,7 @@ def _contenders(
 def _loaded(program: Program, case: Case) -> Call:
     """A method of an artifact, loaded; the native runner times it itself."""
     start = time.perf_counter()
-    method = program[case.method.name]
+    method = program[case.name]
     method.load()
     if program.runtime.module == "native":
         method.validate(case.inputs)
@@ -208,7 +205,7 @@ def _interleave(contenders: Sequence[Contender], rounds: int, calibration: list[
     """
     matrix = torch.full((CALIBRATION, CALIBRATION), 1.0 / CALIBRATION)
     for turn in range(rounds + 1):
-        samples = [contender.call.again() for contender in contenders]
+        samples = [contender.call.again() for contender in contenders if contender.call is not None]
         fixed_ms = [] if calibration is None else [_fixed_loop_ms(matrix)]
         if turn == 0:
             continue

@@ -55,7 +55,7 @@ def _failure(outcome: Outcome, checks: Sequence[str]) -> Finding:
 
 
 def check_artifact(
-    path: str | os.PathLike, runtime: str | None = None, board: str = "", methods: Sequence[str] = ()
+    path: str | os.PathLike[str], runtime: str | None = None, board: str = "", methods: Sequence[str] = ()
 ) -> list[Finding]:
     """Open an artifact, or each of an archive, and run every check on it.
 
@@ -63,6 +63,6 @@ def check_artifact(
     """
     return [
         finding
-        for artifact in open_artifacts(path)
+        for artifact in open_artifacts(os.fspath(path))
         for finding in run_checks(artifact, runtime, board, methods)[0]
     ]

@@ -52,7 +52,7 @@ def _differs(said: dict[str, Any], value: Value) -> Iterator[str]:
             f" {value.dtype} of {value.sizes}"
         )
         return
-    for axis, (domain, size) in enumerate(zip(said["shape"], value.sizes)):
+    for axis, (domain, size) in enumerate(zip(said["shape"], value.sizes or ())):
         if domain["kind"] == "constant" and domain["value"] != size:
             yield f"axis {axis} is {domain['value']}, in the file {size}"
         if domain["kind"] == "range" and domain["range"]["max"] != size:

@@ -271,7 +271,7 @@ def _line(entry: MethodEntry, one: str, other: str, sides: Mapping[str, _Side], 
             sqnr = min(sqnr, compared.sqnr_db)
             if worst is None or not compared.max_abs_relative <= worst.max_abs_relative:
                 worst, label = compared, f"{case.label}: {output.name}"
-            if output.metric:
+            if output.metric and output.metric_limit is not None:
                 value = METRICS[output.metric](sides[other].answers[key], sides[one].answers[key])
                 metrics[output.metric] = min(value, metrics.get(output.metric, value))
                 passed &= value >= output.metric_limit

@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
@@ -32,7 +33,7 @@ from edgeexport.artifact.cases import GoldenAnswers, case_inputs
 from edgeexport.artifact.exported_programs import load_programs
 from edgeexport.artifact.folder import PROGRAMS, Artifact
 from edgeexport.artifact.manifest import Case, MethodEntry
-from edgeexport.artifact.program_state import copied, with_examples
+from edgeexport.artifact.program_state import copied, signature_of, with_examples
 from edgeexport.artifact.pte import read_weights
 from edgeexport.compiler.rewrite import run_passes
 from edgeexport.runtime.program import Program
@@ -179,9 +180,10 @@ def _constants(program: ExportedProgram) -> Iterator[tuple[str, torch.Tensor, No
     for spec in program.graph_signature.input_specs:
         if (
             spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+            and spec.target is not None
             and spec.target not in changed
         ):
-            store = program.state_dict if spec.target in program.state_dict else program.constants
+            store: Any = program.state_dict if spec.target in program.state_dict else program.constants
             yield spec.target, store[spec.target].detach(), nodes[spec.arg.name]
 
 
@@ -271,7 +273,7 @@ def _probed(program: ExportedProgram) -> tuple[ExportedProgram, list[Node]]:
     specs = program.graph_signature.output_specs
     specs.extend(OutputSpec(OutputKind.USER_OUTPUT, TensorArgument(node.name), None) for node in nodes)
     outputs = sum(spec.kind is OutputKind.USER_OUTPUT for spec in specs)
-    program.module_call_graph[0].signature.out_spec = pytree.tree_flatten(tuple(range(outputs)))[1]
+    signature_of(program).out_spec = pytree.tree_flatten(tuple(range(outputs)))[1]
     return program, nodes
 
 

@@ -39,4 +39,6 @@ def _position(relative: float) -> float:
 
 def _limit(line: Line) -> float:
     """The allowed error of a line, as a number."""
-    return float(re.search(r"<= (\S+) x", line.allowed).group(1))
+    found = re.search(r"<= (\S+) x", line.allowed)
+    assert found is not None, f"'{line.allowed}' has no limit"
+    return float(found[1])

@@ -130,27 +130,26 @@ def profile(
     chosen = _chosen(artifact, methods, sizes or {})
     if calls < 1 or (threads is not None and threads < 1):
         raise UsageError("The numbers of calls and of threads must be at least 1.")
-    kept = () if keep is None else (ETDUMP, f"{artifact.program_path.stem}.bpte")
-    for name in kept:
-        if (keep / name).exists() and not force:
-            raise ArtifactError(
-                f"{keep / name} is there already. Give --force to replace it, or another --keep."
-            )
+    bundled = f"{artifact.program_path.stem}.bpte"
+    kept = [] if keep is None else [keep / ETDUMP, keep / bundled]
+    for place in kept:
+        if place.exists() and not force:
+            raise ArtifactError(f"{place} is there already. Give --force to replace it, or another --keep.")
     request = {
         "path": str(artifact.path),
         "cases": to_json(chosen),
         "calls": calls,
         "threads": threads,
-        "bundled": kept[1] if kept else None,
+        "bundled": bundled if kept else None,
     }
     with tempfile.TemporaryDirectory() as folder:
         measured = run_child(
             "edgeexport.verify.profile.process", request | {"folder": folder}, "the profiled run"
         ).answered()
         found = _profile(artifact, measured, calls)
-        for name in kept:
-            with foreign_errors(str(keep / name)):
-                _move(Path(folder) / name, keep)
+        for place in kept:
+            with foreign_errors(str(place)):
+                _move(Path(folder) / place.name, place.parent)
     for method in found.methods:
         _check_sum(method)
     return found
@@ -285,8 +284,8 @@ class _Places:
     """
 
     def __init__(self, sources: dict | None, method: str):
-        self._sources = sources and sources["sources"]
-        self._method = sources and sources["methods"][method]
+        self._sources = sources["sources"] if sources else []
+        self._method = sources["methods"][method] if sources else None
 
     def of_instruction(self, index: int) -> tuple[str | None, str]:
         if self._method is None:

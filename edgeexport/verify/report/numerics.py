@@ -124,7 +124,7 @@ def _axis(manifest: Manifest, findings: Sequence[Finding]) -> Axis:
 
 def _case(entry: MethodEntry, finding: Finding, axis: Axis) -> Case:
     answers = _answers(finding)
-    recorded = {case.id: case for case in entry.cases}.get(finding.details.get("case"))
+    recorded = {case.id: case for case in entry.cases}.get(finding.details.get("case", ""))
     label = recorded.label if recorded else finding.measured.partition(":")[0]
     if not answers:
         return Case(label, finding.passed, finding.measured, {}, ())

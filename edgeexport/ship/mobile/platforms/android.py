@@ -250,7 +250,7 @@ def _write_assets(request: Request, home: Path, of_tests: Path) -> None:
     """
     home.mkdir(parents=True)
     manifest = request.manifest
-    program, tokenizer = manifest.program, manifest.prepare.get("tokenizer")
+    program, tokenizer = manifest.program, manifest.prepare.get("tokenizer", "")
     kept = [name for name in (program, tokenizer) if name in manifest.files]
     for name in kept:
         place = of_tests if request.on_demand and name == program else home

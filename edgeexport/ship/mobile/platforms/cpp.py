@@ -129,7 +129,9 @@ def _stem(name: str) -> str:
 
 def _numbers(version: str) -> str:
     """Of a version the numbers, which is all that CMake compares."""
-    return re.match(r"[0-9.]*[0-9]", version)[0]
+    found = re.match(r"[0-9.]*[0-9]", version)
+    assert found is not None, f"{version} has no numbers"
+    return found[0]
 
 
 def components(program: Path) -> list[str]:

@@ -172,7 +172,7 @@ def _write_resources(request: Request, home: Path) -> list[str]:
     shutil.copyfile(request.artifact.program_path, home / manifest.program)
     _write(home / "manifest.json", json.dumps(manifest.for_app(), indent=1) + "\n")
     shutil.copyfile(_folder() / "project" / "PrivacyInfo.xcprivacy", home / "PrivacyInfo.xcprivacy")
-    name = manifest.prepare.get("tokenizer")
+    name = manifest.prepare.get("tokenizer", "")
     if name in manifest.files:
         _write(
             home / "tokenizer.json",

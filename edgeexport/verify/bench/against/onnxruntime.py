@@ -36,7 +36,9 @@ def prepare(case: Case) -> Callable[[], object]:
     if not path.exists():
         with torch.no_grad():
             program = torch.export.export(module, inputs, strict=False)
-            torch.onnx.export(program, dynamo=True, verbose=False).save(path)
+            exported = torch.onnx.export(program, dynamo=True, verbose=False)
+            assert exported is not None, "with dynamo=True it gives a program"
+            exported.save(path)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = case.threads
     options.log_severity_level = 3

@@ -22,6 +22,8 @@ def prepare(case: Case) -> Callable[[], object]:
         _lower(case, path)
     program = Runtime.get().load_program(path)
     method = program.load_method("forward")
+    if method is None:
+        raise RuntimeError(f"{path.name} has no method 'forward'")
     return lambda program=program: method.execute(list(case.inputs))
 
 
