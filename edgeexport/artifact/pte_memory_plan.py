@@ -106,9 +106,8 @@ def _planned(plan, values: Iterable[int]) -> set[int]:
     """Those of `values` that are planned tensors; those in lists too."""
     found = set()
     for value in values:
-        content: Any = (
-            plan.values[value].val if value >= 0 else None
-        )  # -1 is None in a list of optional tensors
+        # -1 is None in a list of optional tensors
+        content: Any = plan.values[value].val if value >= 0 else None
         if type(content).__name__ in ("TensorList", "OptionalTensorList"):
             found |= _planned(plan, content.items)
         elif getattr(content, "allocation_info", None) is not None:

@@ -30,7 +30,7 @@ FEATURES = (
 
 
 def declare(
-    encoder: nn.Module, loaded: Any, dims: Mapping[str, Dim], *, encode_limit_bytes: int
+    encoder: nn.Module, loaded: nn.Module, dims: Mapping[str, Dim], *, encode_limit_bytes: int
 ) -> tuple[Method, ...]:
     """encode_image, done by `encoder`, and decode_masks, of a model of transformers with SAM 2's
     prompt encoder and mask decoder.

@@ -88,7 +88,7 @@ def load(weights: Weights) -> tuple[nn.Module, Weights]:
     return loaded, weights
 
 
-def _balance(loaded: Any) -> None:
+def _balance(loaded: nn.Module) -> None:
     """Scale random batch norms so that what the image says reaches the last stage.
 
     Each block of RepViT adds two normalised branches to its input: with norms near 1 random
@@ -100,7 +100,7 @@ def _balance(loaded: Any) -> None:
             module.weight.mul_(_RANDOM_GAIN)
 
 
-def methods(loaded: Any, dims: Mapping[str, Dim]) -> tuple[Method, ...]:
+def methods(loaded: nn.Module, dims: Mapping[str, Dim]) -> tuple[Method, ...]:
     """encode_image and decode_masks."""
     return declare(ImageEncoder(loaded), loaded, dims, encode_limit_bytes=60_000_000)
 

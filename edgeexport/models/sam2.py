@@ -111,7 +111,7 @@ def load(name: str, weights: Weights) -> tuple[nn.Module, Weights]:
     return loaded, weights
 
 
-def methods(loaded: Any, dims: Mapping[str, Dim]) -> tuple[Method, ...]:
+def methods(loaded: nn.Module, dims: Mapping[str, Dim]) -> tuple[Method, ...]:
     """encode_image and decode_masks."""
     return declare(ImageEncoder(loaded), loaded, dims, encode_limit_bytes=150_000_000)
 

@@ -202,7 +202,7 @@ def _settle(loaded: Any) -> None:
                 module.bn.weight.mul_(_RANDOM_GAIN)
 
 
-def methods(loaded: Any, dims: Mapping[str, Dim]) -> tuple[Method, ...]:
+def methods(loaded: nn.Module, dims: Mapping[str, Dim]) -> tuple[Method, ...]:
     """detect.
 
     All 8400 candidates are returned. Choosing the best 300 in the graph does not pay: topk and

@@ -85,7 +85,7 @@ def record(artifact: Artifact, given: Mapping[str, Any] | None = None, *, pipeli
     runs = (
         ()
         if name is None
-        else (recorded_run(program, name, each) for each in _runs(artifact, name, given or {}))
+        else tuple(recorded_run(program, name, each) for each in _runs(artifact, name, given or {}))
     )
     return Golden(
         manifest.model.name,
