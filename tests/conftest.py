@@ -110,8 +110,9 @@ def warm_children(tmp_path_factory):
     python.parent.mkdir(parents=True)
     python.write_text(f'#!/bin/sh\nexec "{real}" -IS "{client}" "{real}" "{folder}" {session} "$@"\n')
     python.chmod(0o755)
-    for cmake in real.parent.glob("cmake"):  # the package looks for it beside the interpreter
-        python.with_name("cmake").symlink_to(cmake)
+    for tool in ("cmake", "ctest"):  # they are looked for beside the interpreter
+        if real.with_name(tool).exists():
+            python.with_name(tool).symlink_to(real.with_name(tool))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "executable", str(python))
         yield real

@@ -221,3 +221,17 @@ def test_the_manifest_is_read_by_its_attributes():
             if name == "manifest" and isinstance(node.slice.value, str):
                 found.append(f"{path.relative_to(PACKAGE)}:{node.lineno}")
     assert found == []
+
+
+def test_who_reads_first_can_lower_afterwards(toy_artifact):
+    """What reading imports of ExecuTorch without its packages is nobody else's."""
+    code = (
+        "import sys\nfrom edgeexport.artifact.pte import read_methods\n"
+        f"from pathlib import Path\nread_methods(Path({str(toy_artifact.program_path)!r}))\n"
+        "assert not [name for name in sys.modules if name.startswith('executorch.exir')]\n"
+        "import edgeexport.compiler.recipes.xnnpack, executorch.exir\n"
+        "assert executorch.exir.to_edge_transform_and_lower\n"
+        f"assert read_methods(Path({str(toy_artifact.program_path)!r}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

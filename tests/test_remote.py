@@ -198,7 +198,7 @@ def test_artifacts_are_timed_on_the_board_beside_each_other(server, here, toy_ar
         assert len(contender["samples_ms"]) == 3 and all(
             0 < ms < 1000 for ms in (*contender["samples_ms"], contender["first_ms"], contender["load_ms"])
         )
-        assert contender["max_abs_relative"] < 1e-4, "eager's answers, computed here"
+        assert contender["max_abs_relative"] is None, "nothing is measured against the original here"
     assert first["ratio"] is None and second["ratio"]["median"] > 0
     assert (found["board"], found["at"], found["noise"]) == ("here", server.url, []) and found["machine"][
         "cpu"

@@ -12,7 +12,7 @@ import math
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from edgeexport.artifact.executorch_modules import executorch_module
+from edgeexport.artifact.light_executorch import light_executorch
 from edgeexport.artifact.pte import DTYPES
 from edgeexport.artifact.pte_segments import ProgramFile, Weight
 
@@ -34,24 +34,25 @@ def take_weights(file: ProgramFile) -> dict[str, Weight]:
     return taken
 
 
+@light_executorch()
 def _take_constants(file: ProgramFile) -> dict[str, Weight]:
-    schema, layouts = executorch_module("exir.schema"), executorch_module("exir.tensor_layout")
-    kinds = executorch_module("exir.scalar_type")
+    from executorch.exir.scalar_type import ScalarType
+    from executorch.exir.schema import ExtraTensorInfo, TensorDataLocation
+    from executorch.exir.tensor_layout import TensorLayout
+
     constants, taken = file.constants(), {}
     for index, tensors in _constant_tensors(file).items():
         if min(map(_size_bytes, tensors)) < LEAST_BYTES:
             continue
         for tensor in tensors:
-            layout = layouts.TensorLayout(
-                kinds.ScalarType(tensor.scalar_type), tensor.sizes, tensor.dim_order
-            )
+            layout = TensorLayout(ScalarType(tensor.scalar_type), tensor.sizes, tensor.dim_order)
             weight = Weight(constants[index][: _size_bytes(tensor)], layout)
             sizes, order = "x".join(map(str, layout.sizes)), "".join(map(str, layout.dim_order))
             name = f"{weight.sha256}-{layout.scalar_type.name}-{sizes}-{order}"
             taken[name] = weight
             tensor.data_buffer_idx = 0
-            tensor.extra_tensor_info = schema.ExtraTensorInfo(
-                fully_qualified_name=name, location=schema.TensorDataLocation.EXTERNAL
+            tensor.extra_tensor_info = ExtraTensorInfo(
+                fully_qualified_name=name, location=TensorDataLocation.EXTERNAL
             )
         constants[index] = memoryview(b"")
     if taken:

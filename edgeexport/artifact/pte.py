@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgeexport.artifact.executorch_modules import executorch_module
+from edgeexport.artifact.light_executorch import light_executorch
 from edgeexport.errors import ArtifactError
 
 if TYPE_CHECKING:
@@ -92,12 +92,11 @@ def read_program(path: Path) -> Program:
 
     Raises ArtifactError for a file that is none, or is damaged.
     """
-    read = executorch_module("exir._serialize._flatbuffer_program")._flatbuffer_to_program
     size_bytes, flatbuffer_bytes = extent(path)
     with open(path, "rb") as file:
         data = file.read(flatbuffer_bytes)
     try:
-        program = read(data)
+        program = parsed(data)
         names = [plan.name for plan in program.execution_plan]
     except (
         AttributeError,
@@ -117,6 +116,14 @@ def read_program(path: Path) -> Program:
     if not names:
         raise ArtifactError(f"{path} is damaged: it has no method. Copy it again.")
     return program
+
+
+@light_executorch()
+def parsed(flatbuffer: bytes) -> Program:
+    """The program in the flatbuffer of a `.pte`; fails as it happens to where that is damaged."""
+    from executorch.exir._serialize._flatbuffer_program import _flatbuffer_to_program
+
+    return _flatbuffer_to_program(flatbuffer)
 
 
 def extent(path: Path) -> tuple[int, int]:

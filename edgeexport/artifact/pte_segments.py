@@ -12,8 +12,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from edgeexport.artifact.executorch_modules import executorch_module
-from edgeexport.artifact.pte import ALIGNMENT, HEADER_BYTES, ExtendedHeader
+from edgeexport.artifact.light_executorch import light_executorch
+from edgeexport.artifact.pte import ALIGNMENT, HEADER_BYTES, ExtendedHeader, parsed
 
 if TYPE_CHECKING:
     from executorch.exir.schema import Program
@@ -41,11 +41,11 @@ class ProgramFile:
         header = ExtendedHeader.read(data[:HEADER_BYTES].tobytes())
         if header is None:
             return None
-        read = executorch_module("exir._serialize._flatbuffer_program")._flatbuffer_to_program
-        program = read(data[: header.program_bytes].tobytes())
+        program = parsed(data[: header.program_bytes].tobytes())
         base = header.segments_at
         return cls(program, [data[base + s.offset : base + s.offset + s.size] for s in program.segments])
 
+    @light_executorch()
     def write(self, path: Path, within: Mapping[int, tuple[int, int]] = MappingProxyType({})) -> None:
         """Write it to `path`.
 
@@ -54,17 +54,19 @@ class ProgramFile:
 
         Segments may overlap: the runtime reads each by offset and size.
         """
-        body, place = bytearray(), executorch_module("exir.schema").DataSegment
+        from executorch.exir.schema import DataSegment
+
+        body = bytearray()
         for index, content in enumerate(self.segments):
             if index in within:
                 continue
             before = self.program.segments[index].offset
             alignment = max(_SEGMENT_ALIGNMENT, min(_ALIGNMENT_LIMIT, before & -before))
             body.extend(bytes(-len(body) % alignment))
-            self.program.segments[index] = place(offset=len(body), size=len(content))
+            self.program.segments[index] = DataSegment(offset=len(body), size=len(content))
             body += content
         for index, (home, start) in within.items():
-            self.program.segments[index] = place(
+            self.program.segments[index] = DataSegment(
                 offset=self.program.segments[home].offset + start, size=len(self.segments[index])
             )
         path.write_bytes(_with_header(self.program, body))
@@ -116,28 +118,29 @@ class Weight:
         return hashlib.sha256(self.content).hexdigest()
 
 
+@light_executorch()
 def write_data_file(path: Path, weights: Mapping[str, Weight]) -> None:
     """Write a `.ptd`; bytes that have several names are there once."""
-    data = executorch_module("exir._serialize.data_serializer")
+    from executorch.exir._serialize.data_serializer import DataEntry, DataPayload
+    from executorch.extension.flat_tensor.serialize.serialize import FlatTensorSerializer
+
     contents = {weight.sha256: weight.content for weight in weights.values()}
     place = {sha256: index for index, sha256 in enumerate(contents)}
     entries = {
-        name: data.DataEntry(place[weight.sha256], ALIGNMENT, weight.layout)
-        for name, weight in weights.items()
+        name: DataEntry(place[weight.sha256], ALIGNMENT, weight.layout) for name, weight in weights.items()
     }
-    payload = data.DataPayload([bytes(content) for content in contents.values()], entries)
+    payload = DataPayload([bytes(content) for content in contents.values()], entries)
     with open(path, "wb") as file:
-        _data_file_serializer().serialize(payload).write_to_file(file)
+        FlatTensorSerializer().serialize(payload).write_to_file(file)
 
 
+@light_executorch()
 def read_data_file(path: Path) -> list[bytes]:
     """What is in a `.ptd`, which is known to be whole."""
-    content = executorch_module("exir._serialize._cord").Cord(path.read_bytes())
-    return list(_data_file_serializer().deserialize(content).buffers)
+    from executorch.exir._serialize._cord import Cord
+    from executorch.extension.flat_tensor.serialize.serialize import FlatTensorSerializer
 
-
-def _data_file_serializer() -> Any:
-    return executorch_module("extension.flat_tensor.serialize.serialize").FlatTensorSerializer()
+    return list(FlatTensorSerializer().deserialize(Cord(path.read_bytes())).buffers)
 
 
 def _references(program: Program) -> Iterator[tuple[Any, str]]:
@@ -156,16 +159,15 @@ def _references(program: Program) -> Iterator[tuple[Any, str]]:
 
 def _with_header(program: Program, body: bytearray) -> bytes:
     """The file: the flatbuffer with its extended header, padding, the segments."""
-    writer = executorch_module("exir._serialize._flatbuffer_program")
-    container = executorch_module("exir._serialize._program")
-    padding = executorch_module("exir._serialize.padding")
-    flatbuffer = writer._program_to_flatbuffer(
-        program, constant_tensor_alignment=ALIGNMENT, delegate_alignment=None
-    )
-    header_size = padding.aligned_size(container._ExtendedHeader.EXPECTED_LENGTH, flatbuffer.max_alignment)
+    from executorch.exir._serialize._flatbuffer_program import _program_to_flatbuffer
+    from executorch.exir._serialize._program import _ExtendedHeader, _insert_flatbuffer_header
+    from executorch.exir._serialize.padding import aligned_size, pad_to
+
+    flatbuffer = _program_to_flatbuffer(program, constant_tensor_alignment=ALIGNMENT, delegate_alignment=None)
+    header_size = aligned_size(_ExtendedHeader.EXPECTED_LENGTH, flatbuffer.max_alignment)
     program_size = header_size + len(flatbuffer.data)
-    base = padding.aligned_size(program_size, _SEGMENT_ALIGNMENT)
-    extended = container._ExtendedHeader(program_size, base, len(body)).to_bytes()
-    header = padding.pad_to(extended, header_size)
-    head = container._insert_flatbuffer_header(bytes(flatbuffer.data), r"ET[0-9a-zA-Z][0-9a-zA-Z]", header)
+    base = aligned_size(program_size, _SEGMENT_ALIGNMENT)
+    extended = _ExtendedHeader(program_size, base, len(body)).to_bytes()
+    header = pad_to(extended, header_size)
+    head = _insert_flatbuffer_header(bytes(flatbuffer.data), r"ET[0-9a-zA-Z][0-9a-zA-Z]", header)
     return b"".join([head, bytes(base - program_size), body])

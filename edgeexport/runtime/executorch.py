@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgeexport.artifact.executorch_modules import executorch_module
 from edgeexport.artifact.folder import Artifact
+from edgeexport.artifact.light_executorch import light_executorch
 from edgeexport.errors import RuntimeFault, UsageError
 
 if TYPE_CHECKING:
@@ -91,11 +91,17 @@ def set_threads(count: int) -> None:
 
 
 def _runtime():
-    return executorch_module("runtime").Runtime.get()
+    with light_executorch():
+        from executorch.runtime import Runtime
+
+        return Runtime.get()
 
 
 def _bindings():
-    return executorch_module("extension.pybindings.portable_lib")
+    with light_executorch():
+        from executorch.extension.pybindings import portable_lib
+
+        return portable_lib
 
 
 def _note_loaded() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from edgeexport.artifact.executorch_modules import executorch_module
+from edgeexport.artifact.light_executorch import light_executorch
 from edgeexport.artifact.pte import is_constant, operator_name, read_program
 from edgeexport.errors import RuntimeFault
 
@@ -33,7 +33,10 @@ def read_events(etdump: Path, executed: Sequence[str | None], program: Path) -> 
     which is charged to whatever operator ran then, is left out. Raises RuntimeFault for a dump of
     other calls.
     """
-    dump = executorch_module("devtools.etdump.serialize").deserialize_from_etdump_flatcc(etdump.read_bytes())
+    with light_executorch():
+        from executorch.devtools.etdump.serialize import deserialize_from_etdump_flatcc
+
+        dump = deserialize_from_etdump_flatcc(etdump.read_bytes())
     runs = [
         events
         for events in ([e.profile_event for e in run.events if e.profile_event] for run in dump.run_data)
