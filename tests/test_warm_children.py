@@ -36,13 +36,23 @@ if __name__ == "__main__":
     sys.exit()
 
 import pytest  # noqa: E402, which a child does without
+from conftest import shared_folder  # noqa: E402
+from warm_children import READ_AT_THE_START  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
-def real(warm_children):
-    """The real interpreter."""
+def real(warm_children, tmp_path_factory, monkeypatch):
+    """The real interpreter; libraries that other tests imported (Ultralytics) have set variables
+    that are not the server's, and are taken back.
+    """
     if warm_children is None:
         pytest.skip("children are not warm: EDGEEXPORT_TEST_CHILDREN=cold, or no Linux")
+    of_the_server = shared_folder(tmp_path_factory) / "children" / "environment.json"
+    server = json.loads(of_the_server.read_text()) if of_the_server.exists() else dict(os.environ)
+    for name in [name for name in server.keys() | os.environ if name.startswith(READ_AT_THE_START)]:
+        monkeypatch.delenv(name, raising=False)
+        if name in server:
+            monkeypatch.setenv(name, server[name])
     return warm_children
 
 

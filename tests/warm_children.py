@@ -55,7 +55,6 @@ def client(python, folder, parent, arguments):
     with open(f"{folder}/environment.json") as file:
         server = json.load(file)
     differing = {name for name in server.keys() | os.environ if server.get(name) != os.environ.get(name)}
-    differing.discard("TORCH_CPP_LOG_LEVEL")  # Ultralytics sets it; it says only what is logged
     if any(name.startswith(READ_AT_THE_START) for name in differing):
         os.execv(python, [python, *arguments])
     connection = socket.socket(socket.AF_UNIX)

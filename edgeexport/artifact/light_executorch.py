@@ -8,7 +8,7 @@ package first. Reading a program needs the format, running one the bindings; nei
 from __future__ import annotations
 
 import contextlib
-import importlib
+import importlib.util
 import sys
 import threading
 from collections.abc import Iterator
@@ -37,7 +37,10 @@ def light_executorch() -> Iterator[None]:
             yield
             return
         theirs = _taken()
-        sys.modules.update(_ours or {name: _bare(name) for name in _BARE})
+        sys.modules.update(_ours)
+        for name in _BARE:
+            if name not in sys.modules:
+                sys.modules[name] = _bare(name)
         try:
             yield
         finally:
@@ -51,7 +54,7 @@ def _taken() -> dict[str, ModuleType]:
 
 
 def _bare(name: str) -> ModuleType:
-    root = importlib.import_module("executorch")
-    module = ModuleType(name)
-    module.__path__ = [f"{folder}/{'/'.join(name.split('.')[1:])}" for folder in root.__path__]
-    return module
+    spec = importlib.util.find_spec(name)
+    if spec is None:
+        raise ModuleNotFoundError(f"No module named '{name}'", name=name)
+    return importlib.util.module_from_spec(spec)

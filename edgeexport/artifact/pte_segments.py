@@ -135,7 +135,7 @@ def write_data_file(path: Path, weights: Mapping[str, Weight]) -> None:
 
 
 @light_executorch()
-def read_data_file(path: Path) -> list[bytes]:
+def read_data_file(path: Path) -> list[Any]:
     """What is in a `.ptd`, which is known to be whole."""
     from executorch.exir._serialize._cord import Cord
     from executorch.extension.flat_tensor.serialize.serialize import FlatTensorSerializer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from edgeexport.artifact.folder import Artifact
 from edgeexport.artifact.light_executorch import light_executorch
@@ -43,7 +43,7 @@ class Engine:
     def method(self, name: str) -> Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]:
         """A method, loaded. Raises RuntimeFault."""
         try:
-            loaded = self._program.load_method(name)
+            loaded: Any = self._program.load_method(name)
         except (RuntimeError, ValueError) as error:
             raise RuntimeFault(f"The runtime cannot load the method '{name}' ({error}).") from error
         return lambda tensors: loaded.execute(list(tensors))

@@ -36,7 +36,7 @@ def read_events(etdump: Path, executed: Sequence[str | None], program: Path) -> 
     with light_executorch():
         from executorch.devtools.etdump.serialize import deserialize_from_etdump_flatcc
 
-        dump = deserialize_from_etdump_flatcc(etdump.read_bytes())
+        dump: Any = deserialize_from_etdump_flatcc(etdump.read_bytes())
     runs = [
         events
         for events in ([e.profile_event for e in run.events if e.profile_event] for run in dump.run_data)
