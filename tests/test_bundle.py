@@ -76,6 +76,7 @@ def test_open_takes_the_first_or_the_one_that_is_named(archive, text_both):
         edgeexport.open(archive / "coreml-fp16")
 
 
+@pytest.mark.long
 def test_check_and_parity_take_it_as_folders(archive):
     from edgeexport.verify.parity import parity
 

@@ -41,6 +41,7 @@ def events(artifact, tmp_path_factory):
     return block.events
 
 
+@pytest.mark.long
 def test_every_instruction_has_the_operators_that_it_runs(events, artifact):
     for event in events:
         if event.name.startswith("native_call_"):

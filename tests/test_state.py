@@ -50,6 +50,7 @@ def test_the_state_holds_and_a_new_text_starts_clean(artifact):
     )
 
 
+@pytest.mark.long
 def test_a_cache_planned_with_scratch_memory_is_found_out(tmp_path, monkeypatch):
     """The failure that the check is for: the encoder's scratch memory lies where the cache is."""
     from executorch.exir import ExecutorchBackendConfig
