@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from edgeexport.artifact import model_schema
 from edgeexport.artifact.cases import RecordedCases, record_cases
 from edgeexport.artifact.folder import (
+    EXPECTED,
     GOLDEN,
     PROGRAMS,
     Artifact,
@@ -21,7 +22,15 @@ from edgeexport.artifact.folder import (
     staged,
     write_manifest,
 )
-from edgeexport.artifact.manifest import FORMAT, Manifest, ModelFacts, RecipeFacts, Timings, WeightsFacts
+from edgeexport.artifact.manifest import (
+    FORMAT,
+    Manifest,
+    ModelFacts,
+    PassReport,
+    RecipeFacts,
+    Timings,
+    WeightsFacts,
+)
 from edgeexport.artifact.targets import Target, target
 from edgeexport.errors import CheckFailed
 from edgeexport.method import Method, Weights
@@ -30,7 +39,10 @@ from edgeexport.request import Request, request
 from edgeexport.verify.checks import run_checks
 
 if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
     from edgeexport.catalog import Recipe
+    from edgeexport.compiler.calibration import Calibration
     from edgeexport.compiler.capture import Captured
     from edgeexport.compiler.memory_forecast import Forecast
 
@@ -48,6 +60,7 @@ def build_targets(
     *,
     targets: Sequence[str] = ("xnnpack",),
     precision: str = "fp32",
+    calibration: str = "samples",
     weights: str = "pretrained",
     batch: str | None = None,
     outs: Sequence[str | Path] | None = None,
@@ -61,7 +74,8 @@ def build_targets(
     opened.
 
     `model` is a name of the catalogue or a user's own (`pkg.mod:OBJECT`, `file.py:OBJECT`), `batch`
-    is MIN:MAX; `settings` are those that the targets have (`cpu_isa`, `device`, `etrecord`).
+    is MIN:MAX; `calibration` is `samples`, `noise` where the model has no better samples, or a
+    folder; `settings` are those that the targets have (`cpu_isa`, `device`, `etrecord`).
     `board` is what the program must fit: before anything is lowered, by what it is going to take,
     and afterwards by what it takes. Raises UsageError and its kin before any work for what cannot
     be, CaptureError, RewriteError and LoweringError on the way, and CheckFailed when a check
@@ -72,6 +86,7 @@ def build_targets(
         model,
         targets=targets,
         precision=precision,
+        calibration=calibration,
         weights=weights,
         batch=batch,
         board=board,
@@ -97,12 +112,14 @@ class _Source:
     captured: Mapping[str, Captured]
     forecasts: Mapping[str, Forecast]
     recorded: RecordedCases
+    calibration: Calibration
     weights: Weights
     files: Mapping[str, bytes]
 
 
 def _capture(asked: Request, progress: Progress) -> _Source:
     """Load the weights, ask the original model, capture its methods, and see whether they fit."""
+    from edgeexport.compiler.calibration import Calibration
     from edgeexport.compiler.capture import capture
     from edgeexport.compiler.memory_forecast import forecast, refuse_unfit
 
@@ -117,30 +134,61 @@ def _capture(asked: Request, progress: Progress) -> _Source:
         with progress.step(f"capture {method.name}"):
             captured[method.name] = capture(method)
     forecasts = {name: forecast(each.program) for name, each in captured.items()}
-    if asked.board is not None:
+    if asked.board is not None and not asked.precision.changes:
         for each in asked.targets:
             refuse_unfit(asked.board, each, forecasts)
-    return _Source(methods, captured, forecasts, recorded, loaded, files | {GOLDEN: recorded.golden})
+    by_name = {method.name: method for method in methods}
+    calibration = Calibration(asked.calibration, asked.model, by_name, recorded.answers())
+    files[GOLDEN] = recorded.golden
+    return _Source(methods, captured, forecasts, recorded, calibration, loaded, files)
 
 
 def _emit(asked: Request, source: _Source, recipe: Recipe, staging: Staging, progress: Progress) -> Artifact:
     """Rewrite, change the precision, lower, check and publish for one target."""
+    aim = target(recipe.name)
+    made = _rewrite(asked, source, recipe, progress)
+    program = f"{asked.model.name}.{aim.format}"
+    with progress.step(f"lower to {recipe.name}"):
+        constants = _constants(asked, source, aim, made.programs)
+        emitted = recipe.emit(made.programs, staging.folder / program, constants)
+    _write_files(source, made.files, aim, staging, progress)
+    manifest = _manifest(asked, source, recipe, program, made, emitted, staging, progress)
+    return _check_and_publish(staging, manifest, asked.board or "", progress)
+
+
+@dataclass(frozen=True)
+class _Rewritten:
+    """What one target lowers: the methods' programs, what each pass did and what they will take
+    now; and the files of a quantized artifact.
+    """
+
+    programs: Mapping[str, ExportedProgram]
+    reports: Mapping[str, Sequence[PassReport]]
+    forecasts: Mapping[str, Forecast]
+    files: Mapping[str, bytes]
+
+
+def _rewrite(asked: Request, source: _Source, recipe: Recipe, progress: Progress) -> _Rewritten:
+    """The target's passes, then the precision's, whose answers are asked of PyTorch."""
     from edgeexport.artifact.program_state import copied
+    from edgeexport.compiler.expected_answers import expected_answers
+    from edgeexport.compiler.memory_forecast import refuse_unfit
     from edgeexport.compiler.rewrite import run_passes
 
     programs, reports = {}, {}
     for name, captured in source.captured.items():
         with progress.step(f"rewrite {name}"):
             rewritten, done = run_passes(copied(captured.program), recipe.passes)
-            programs[name], more = asked.precision.apply(rewritten)
+            programs[name], more = asked.precision.apply(name, rewritten, source.calibration)
             reports[name] = (*done, *more)
-    aim = target(recipe.name)
-    program = f"{asked.model.name}.{aim.format}"
-    with progress.step(f"lower to {recipe.name}"):
-        emitted = recipe.emit(programs, staging.folder / program, _constants(asked, source, aim, programs))
-    _write_files(source, aim, staging, progress)
-    manifest = _manifest(asked, source, recipe, program, reports, emitted, staging, progress)
-    return _check_and_publish(staging, manifest, asked.board or "", progress)
+    if not asked.precision.changes:
+        return _Rewritten(programs, reports, source.forecasts, {})
+    forecasts = {name: source.forecasts[name].with_weights_of(each) for name, each in programs.items()}
+    if asked.board is not None:
+        refuse_unfit(asked.board, target(recipe.name), forecasts)
+    with progress.step(f"{asked.precision.name} answers"):
+        expected = expected_answers(programs, source.methods, source.recorded)
+    return _Rewritten(programs, reports, forecasts, {EXPECTED: expected})
 
 
 def _constants(asked: Request, source: _Source, aim: Target, programs: Mapping) -> Mapping[str, str]:
@@ -153,9 +201,11 @@ def _constants(asked: Request, source: _Source, aim: Target, programs: Mapping) 
     return {model_schema.METHOD: said}
 
 
-def _write_files(source: _Source, aim: Target, staging: Staging, progress: Progress) -> None:
+def _write_files(
+    source: _Source, files: Mapping[str, bytes], aim: Target, staging: Staging, progress: Progress
+) -> None:
     """What lies beside the program."""
-    for name, content in source.files.items():
+    for name, content in {**source.files, **files}.items():
         (staging.folder / name).write_bytes(content)
     if aim.keeps_programs:
         from edgeexport.artifact.exported_programs import save_programs
@@ -165,12 +215,12 @@ def _write_files(source: _Source, aim: Target, staging: Staging, progress: Progr
             save_programs(programs, staging.folder / PROGRAMS)
 
 
-def _manifest(asked, source, recipe, program, reports, emitted, staging, progress) -> Manifest:
+def _manifest(asked, source, recipe, program, made, emitted, staging, progress) -> Manifest:
     """The manifest before the checks."""
     from edgeexport.compiler.manifest_entries import entry, versions, weight_bytes
 
     model, precision = asked.model, asked.precision
-    passes = tuple(p.__name__ for p in (*recipe.passes, *precision.passes))
+    passes = tuple(p.__name__ for p in recipe.passes)
     return Manifest(
         format=FORMAT,
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -179,18 +229,26 @@ def _manifest(asked, source, recipe, program, reports, emitted, staging, progres
         precision=precision.name,
         program=program,
         weights=WeightsFacts(**vars(source.weights), size_bytes=weight_bytes(source.methods)),
-        recipe=RecipeFacts(recipe.name, precision.name, passes, recipe.settings),
+        recipe=RecipeFacts(
+            recipe.name,
+            precision.name,
+            passes,
+            recipe.settings,
+            precision.rules or None,
+            source.calibration.facts,
+        ),
         versions=versions(),
         files={path.name: record(path) for path in sorted(staging.folder.iterdir())},
         methods=tuple(
             entry(
                 method,
                 source.captured[method.name],
-                source.forecasts[method.name].on(target(recipe.name)),
+                made.forecasts[method.name].on(target(recipe.name)),
                 source.recorded,
-                reports[method.name],
+                made.reports[method.name],
                 emitted[method.name],
                 asked.tolerance,
+                precision.quality,
             )
             for method in source.methods
         ),

@@ -75,12 +75,13 @@ def recipe(target: str, precision: str, settings: Mapping[str, str | bool] = Map
     return make(precision, **{name: value for name, value in settings.items() if name in taken})
 
 
-def precision(name: str) -> Precision:
-    """A precision by name. Raises UnknownName."""
-    known = sorted(path.stem for path in (_PACKAGE / "compiler" / "precisions").glob("[a-z]*.py"))
-    if name not in known:
-        raise UnknownName("precision", name, known)
-    return importlib.import_module(f"edgeexport.compiler.precisions.{name}").PRECISION
+def precision(name: str, of: Model) -> Precision:
+    """A precision by name, as it is for a model: by the rules of the model's file, or else one kind
+    for all layers that it fits. Raises UnknownName.
+    """
+    from edgeexport.compiler.precision import precision as ruled
+
+    return ruled(name, of)
 
 
 def _full_name(name: str) -> str:

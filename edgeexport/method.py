@@ -110,6 +110,36 @@ class Tolerance:
 
 
 @dataclass(frozen=True)
+class Rule:
+    """Layers, and the kind of numbers that they compute with: `fp32` or a name of
+    compiler/precisions.
+
+    Patterns as of file names: of methods, of operators (`linear`), and of the path of the module
+    that a layer is from, in the module that was captured.
+    """
+
+    kind: str
+    methods: str = "*"
+    operators: str = "*"
+    modules: str = "*"
+
+
+INT8 = (Rule("dynamic_int8", operators="linear"), Rule("embedding_int8", operators="embedding"))
+"""What `int8` means for a model whose file does not say better."""
+
+
+@dataclass(frozen=True)
+class Quality:
+    """How far a quantized method may be from the float32 model, and why that far: the least SQNR,
+    and the least value of each output's metric, by the metric's name.
+    """
+
+    min_sqnr_db: float
+    reason: str
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Setup:
     """The call that brings a method's state to where its check starts: `method`, each of its
     `sizes` taken from this dimension of the case.
@@ -266,7 +296,9 @@ class Model:
     `prepare` is what an app needs beside the program: normalisation, labels, sizes. It goes into
     the manifest. `assets` are files that it needs, by name, with their content: a tokenizer. They
     go into the artifact. `pipelines` are the names of those that its programs can run
-    (edgeexport.pipelines), the one that people mean first.
+    (edgeexport.pipelines), the one that people mean first. `precisions` are the rules of those
+    precisions that mean something of their own for the model, `quality` is by precision what each
+    may lose.
     """
 
     name: str
@@ -279,6 +311,8 @@ class Model:
     assets: Callable[[Weights], Mapping[str, bytes]] = lambda weights: {}
     pipelines: tuple[str, ...] = ()
     prepare: Mapping[str, Any] = field(default_factory=dict)
+    precisions: Mapping[str, tuple[Rule, ...]] = field(default_factory=dict)
+    quality: Mapping[str, Quality] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ class Request:
     model: Model
     recipes: tuple[Recipe, ...]
     precision: Precision
+    calibration: str
     weights: Weights
     dims: Mapping[str, Dim]
     tolerance: Tolerance
@@ -50,6 +51,7 @@ def request(
     *,
     targets: Sequence[str],
     precision: str,
+    calibration: str,
     weights: str,
     batch: str | None,
     board: str | None,
@@ -58,17 +60,22 @@ def request(
 ) -> Request:
     """What was asked for. Raises UsageError and its kin for what cannot be."""
     device = None if board is None else boards.board(board)
-    recipes = _without(_recipes(targets, precision, settings, device), skip_passes)
+    recipes = _recipes(targets, precision, settings, device)
     loaded_from = Weights.parse(weights)
     found = catalog.model(model)
+    numbers = catalog.precision(precision, found)
+    kinds = {rule.kind for rule in numbers.rules}
+    recipes = _without(recipes, [name for name in skip_passes if name not in kinds])
+    numbers = replace(numbers, rules=tuple(r for r in numbers.rules if r.kind not in skip_passes))
     return Request(
         asked=model,
         model=found,
         recipes=recipes,
-        precision=catalog.precision(precision),
+        precision=numbers,
+        calibration=calibration,
         weights=loaded_from,
         dims=_dims(found, batch),
-        tolerance=_tolerance(found, precision),
+        tolerance=numbers.tolerance or _tolerance(found, precision),
         board=board,
     )
 

@@ -75,16 +75,16 @@ blip = _model(MODELS["blip"])
 yolo = _model(MODELS["yolo"], "--batch", "1:16")
 
 
-def _micro(name, file):
+def _micro(name, file, precision="fp32"):
     """A micro model with learned weights, built for the phone as a user's own model is."""
 
     @pytest.fixture(scope="session")
     def fixture(tmp_path_factory):
         root = os.environ.get("EDGEEXPORT_ARTIFACTS") or tmp_path_factory.mktemp("artifacts")
-        out = Path(root) / name / "edge"
+        out = Path(root) / name / ("edge" if precision == "fp32" else f"edge-{precision}")
         if not out.is_dir():
             model, weights = f"{HERE / f'micro_{file}.py'}:MODEL", HERE / "micro" / f"{file}.safetensors"
-            options = ("--target", "xnnpack", "--weights", weights, "--out", out)
+            options = ("--target", "xnnpack", "--precision", precision, "--weights", weights, "--out", out)
             edgeexport("build", model, *options, *(("--batch", "1:16") if file == "mvit" else ()))
         return out
 
@@ -93,6 +93,8 @@ def _micro(name, file):
 
 micro = _micro(MODELS["micro"], "mvit")
 micro_captioner = _micro("micro-blip", "blip")
+micro_int8 = _micro(MODELS["micro"], "mvit", "int8")
+micro_captioner_int8 = _micro("micro-blip", "blip", "int8")
 
 
 @pytest.fixture(scope="session")

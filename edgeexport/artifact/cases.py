@@ -27,6 +27,12 @@ class RecordedCases:
     cases: Mapping[str, tuple[Case, ...]]
     outputs: Mapping[str, list[tuple[str, tuple[int, ...]]]]
 
+    def answers(self) -> GoldenAnswers:
+        """What eager answered, as inputs of other methods are taken from it."""
+        from safetensors.torch import load
+
+        return GoldenAnswers(load(self.golden))
+
 
 def record_cases(methods: Sequence[Method]) -> RecordedCases:
     """Ask the original model every case of every method, in the order of `methods`.

@@ -20,6 +20,7 @@ from edgeexport.errors import ArtifactError, UnknownName, UsageError, foreign_er
 
 MANIFEST = "manifest.json"
 GOLDEN = "golden.safetensors"
+EXPECTED = "expected.safetensors"
 PROGRAMS = "programs.pt2"
 """The captured ExportedPrograms, in a server artifact."""
 SOURCES = "sources.json"
@@ -87,6 +88,14 @@ class Artifact:
         from safetensors.torch import load_file
 
         return load_file(self.path / GOLDEN)
+
+    def expected(self) -> dict:
+        """What the program is to answer: what its own graph says, run by PyTorch, where it was
+        quantized; else what eager answered.
+        """
+        from safetensors.torch import load_file
+
+        return load_file(self.path / EXPECTED) if EXPECTED in self.manifest.files else self.golden()
 
     def tokenizer(self):
         """The tokenizer that the model's app needs (`prepare.tokenizer`), or None where the

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Self
 
 from edgeexport.artifact.schema import problem
 from edgeexport.errors import ArtifactError
-from edgeexport.method import Dim, Finding, Input, Output, Source, Tolerance
+from edgeexport.method import Dim, Finding, Input, Output, Quality, Rule, Source, Tolerance
 from edgeexport.progress import Progress
 from edgeexport.samplers import Sampler, sampler_from_json, sampler_to_json
 
@@ -60,13 +60,29 @@ class WeightsFacts:
 
 
 @dataclass(frozen=True)
+class CalibrationFacts:
+    """The calls that ranges were found with: where they are from, how many, the digest of their
+    inputs in order, and the files that could not be used, with the reason.
+    """
+
+    source: str
+    calls: int
+    inputs_sha256: str
+    skipped: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class RecipeFacts:
-    """How the target's recipe was asked to compile; the settings are the target's own."""
+    """How the target's recipe was asked to compile; the settings are the target's own, the rules
+    and the calibration those of the precision.
+    """
 
     name: str
     precision: str
     passes: tuple[str, ...]
     settings: Mapping[str, Any]
+    rules: tuple[Rule, ...] | None = may_lack()
+    calibration: CalibrationFacts | None = may_lack()
 
 
 @dataclass(frozen=True)
@@ -239,6 +255,7 @@ class MethodEntry:
     planned_memory_bytes: int | None
     planned_limit_bytes: int | None
     tolerance: Tolerance
+    quality: Quality | None = may_lack()
     cases: tuple[Case, ...]
 
     def checked(self, findings: Sequence[Finding]) -> Self:

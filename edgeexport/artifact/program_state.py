@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable
+from typing import Any
 
+import torch
 import torch.utils._pytree as pytree
 from torch.export import ExportedProgram
 from torch.export.exported_program import ModuleCallEntry, ModuleCallSignature
@@ -58,12 +60,9 @@ def lift_state(program: ExportedProgram, names: Iterable[str]) -> ExportedProgra
         if node is not last:
             last.append(node)
             last = node
-    state = {
-        name: (
-            program.state_dict.pop(name, None) if name in program.state_dict else program.constants.pop(name)
-        )
-        for name in lifted
-    }
+    state = state_of(program, lifted)
+    for name in lifted:
+        (program.state_dict if name in program.state_dict else program.constants).pop(name)
     kept = [s for s in signature.input_specs if s.target not in lifted or s.kind is not InputKind.BUFFER]
     inputs = kept + [InputSpec(InputKind.USER_INPUT, s.arg, None) for s in lifted.values()]
     outputs = [
@@ -91,6 +90,13 @@ def lift_state(program: ExportedProgram, names: Iterable[str]) -> ExportedProgra
         [entry],
         examples,
     )
+
+
+def state_of(program: ExportedProgram, names: Iterable[str]) -> dict[str, torch.Tensor]:
+    """The buffers of these names that a program has, in this order, as they are at its start."""
+    stored: dict[str, Any] = {**program.constants, **program.state_dict}
+    buffers = {s.target for s in program.graph_signature.input_specs if s.kind is InputKind.BUFFER}
+    return {name: stored[name].detach() for name in names if name in buffers}
 
 
 def signature_of(program: ExportedProgram) -> ModuleCallSignature:

@@ -37,7 +37,18 @@ def _settings(command):
     help="What to build for, more than once for several from one capture; see `edgeexport models`.",
 )
 @click.option(
-    "--precision", default="fp32", show_default=True, help="Numbers that the program computes with."
+    "--precision",
+    default="fp32",
+    show_default=True,
+    help="Numbers that the program computes with; `edgeexport models` lists those of each target.",
+)
+@click.option(
+    "--calibration",
+    default="samples",
+    show_default=True,
+    metavar="samples|noise|DIR",
+    help="What static ranges are found with: the samples of the inputs; these, though they are noise; or a"
+    " folder of photos, sounds, clips or .safetensors.",
 )
 @click.option(
     "--weights",

@@ -20,7 +20,7 @@ from edgeexport.artifact.manifest import (
     StateEntry,
 )
 from edgeexport.compiler.capture import Captured
-from edgeexport.method import Method, Tolerance
+from edgeexport.method import Method, Quality, Tolerance
 
 PACKAGES = (
     "edgeexport",
@@ -43,6 +43,7 @@ def entry(
     reports: Sequence[PassReport],
     emitted: Delegation | Compiled,
     tolerance: Tolerance,
+    quality: Quality | None,
 ) -> MethodEntry:
     """What the manifest says of a method before it is checked."""
     return MethodEntry(
@@ -62,6 +63,7 @@ def entry(
         planned_memory_bytes=None,
         planned_limit_bytes=method.planned_limit_bytes,
         tolerance=tolerance,
+        quality=quality,
         cases=recorded.cases[method.name],
     )
 

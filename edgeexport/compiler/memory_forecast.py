@@ -46,6 +46,12 @@ class Forecast:
     weight_bytes: int
     live_bytes: int
 
+    def with_weights_of(self, program: ExportedProgram) -> Forecast:
+        """With the weights of another form of the program: a quantized one computes on tensors that
+        only stand for those of the runtime.
+        """
+        return Forecast(_weight_bytes(program), self.live_bytes)
+
     def on(self, target: Target) -> MemoryForecast:
         """Beside the runtime itself: the weights as often as a loaded program of the target has
         them, and the activations.
@@ -79,12 +85,7 @@ def forecast(program: ExportedProgram) -> Forecast:
     nodes = list(program.graph.nodes)
     homes = {node: _home(node) for node in nodes}
     last = {homes[used]: index for index, node in enumerate(nodes) for used in node.all_input_nodes}
-    weights = {
-        *program.graph_signature.inputs_to_parameters,
-        *program.graph_signature.inputs_to_buffers,
-        *program.graph_signature.inputs_to_lifted_tensor_constants,
-    }
-    weight_bytes = sum(_bytes(node) for node in nodes if node.name in weights)
+    weights = _weights(program)
     given = sum(_bytes(node) for node in nodes if node.op == "placeholder" and node.name not in weights)
     live = most = given
     ends: dict[int, int] = {}
@@ -95,7 +96,22 @@ def forecast(program: ExportedProgram) -> Forecast:
             ends[last.get(node, index)] = ends.get(last.get(node, index), 0) + size
         most = max(most, live)
         live -= ends.pop(index, 0)
-    return Forecast(weight_bytes, most)
+    return Forecast(_weight_bytes(program), most)
+
+
+def _weights(program: ExportedProgram) -> set[str]:
+    """The names of the placeholders that are stored."""
+    signature = program.graph_signature
+    return {
+        *signature.inputs_to_parameters,
+        *signature.inputs_to_buffers,
+        *signature.inputs_to_lifted_tensor_constants,
+    }
+
+
+def _weight_bytes(program: ExportedProgram) -> int:
+    weights = _weights(program)
+    return sum(_bytes(node) for node in program.graph.nodes if node.name in weights)
 
 
 def _home(node: torch.fx.Node) -> torch.fx.Node:

@@ -12,6 +12,7 @@ dynamic ranges are what they were.
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ from torch.export.graph_signature import InputKind, InputSpec, TensorArgument
 
 from edgeexport.artifact.manifest import PassReport
 from edgeexport.compiler.backend_guards import no_backend_guards
-from edgeexport.errors import RewriteError
+from edgeexport.errors import RewriteError, UsageError
 
 aten: Any = torch.ops.aten
 
@@ -55,6 +56,9 @@ class PassResult:
 
 Pass = Callable[[ExportedProgram], PassResult]
 
+_WEIGHT = re.compile("(c_)*p_")
+"""The names of parameters' placeholders, and of what `Editor.constant` names after them."""
+
 
 def run_passes(program: ExportedProgram, passes: Sequence[Pass]) -> tuple[ExportedProgram, list[PassReport]]:
     """Run `passes` in order.
@@ -67,6 +71,8 @@ def run_passes(program: ExportedProgram, passes: Sequence[Pass]) -> tuple[Export
         try:
             result = rewrite(program)
             _check(result.program, before)
+        except UsageError:  # of what the user gave: calibration, for one
+            raise
         except Exception as error:
             ran = ", ".join(r.name for r in reports) or "none"
             raise RewriteError(
@@ -115,6 +121,7 @@ class Editor:
         self.program = program
         self.graph: Any = program.graph
         self.changes = 0
+        self._shared: dict[str, Node] = {}
         signature = program.graph_signature
         mutated = set(signature.buffers_to_mutate.values())
         self._targets = {
@@ -162,6 +169,13 @@ class Editor:
         target = self._targets[node.name]
         return self._store_of(target)[target]
 
+    def is_weight(self, node: Any) -> bool:
+        """Whether a constant is a parameter of the model, or was made of one: passes name it after
+        that. What they make of anything else (a mean, a matrix that resizes) is none, and neither
+        is a buffer.
+        """
+        return self.stored(node) is not None and _WEIGHT.match(node.name) is not None
+
     def _store_of(self, target: str) -> dict:
         return self.program.state_dict if target in self.program.state_dict else self.program.constants
 
@@ -180,6 +194,12 @@ class Editor:
         self.program.graph_signature.input_specs.insert(0, spec)
         self._targets[node.name] = node.name
         return node
+
+    def shared(self, name: str, make: Callable[[], torch.Tensor]) -> Node:
+        """`constant`, made the first time that this editor is asked for this name."""
+        if name not in self._shared:
+            self._shared[name] = self.constant(name, make())
+        return self._shared[name]
 
     def store(self, node: Node, tensor: torch.Tensor) -> None:
         """Put `tensor`, the same values in another memory format, behind a constant; counts as one

@@ -15,8 +15,16 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import nn
 
-from edgeexport.method import Dim, Input, Method, Output, Setup
+from edgeexport.method import INT8, Dim, Input, Method, Output, Rule, Setup
 from edgeexport.samplers import Choice, OutputOf, SizeOf, Tokens
+
+TEXT_INT8 = (
+    *INT8,
+    *(Rule("weight_int8", methods=method, operators="linear") for method in ("prefill", "decode_step")),
+)
+"""A step reads every weight once, and waits for memory: with activations in float32 it takes as
+long as with int8, and says nearly what float32 says (Whisper tiny.en: 27 instead of 25 dB).
+"""
 
 
 class KeyValueCache(nn.Module):

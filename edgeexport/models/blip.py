@@ -14,6 +14,7 @@ from torch import nn
 
 from edgeexport.method import Dim, Input, Method, Model, Source, Tolerance, Weights
 from edgeexport.modeling.text_decoding import (
+    TEXT_INT8,
     KeyValueCache,
     OriginalText,
     Positions,
@@ -69,6 +70,7 @@ def model(name: str) -> Model:
         },
         assets=lambda weights: tokenizer_file(weights, _repository(name)),
         pipelines=("captions",),
+        precisions={"int8": TEXT_INT8},
         prepare={
             "image_size": 384,
             "mean": _MEAN,

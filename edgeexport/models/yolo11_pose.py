@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from edgeexport.errors import UsageError
-from edgeexport.method import Dim, Input, Method, Model, Output, Source, Tolerance, Weights
+from edgeexport.method import Dim, Input, Method, Model, Output, Rule, Source, Tolerance, Weights
 from edgeexport.modeling.weights import load_module, state_sha256
 from edgeexport.samplers import Photo
 
@@ -118,6 +118,7 @@ def model(name: str) -> Model:
             )
         },
         pipelines=("pose",),
+        precisions={"int8": (Rule("static_int8", operators="conv2d"),)},
         prepare={
             "image_size": IMAGE_SIZE,
             "resize": "bilinear without antialiasing, aspect ratio kept, centred",

@@ -49,6 +49,11 @@ class Comparison:
         return self.max_abs_relative <= max_abs_relative and self.sqnr_db >= min_sqnr_db
 
 
+def finite(value: float) -> float | str:
+    """A figure for JSON, which has no infinity."""
+    return value if abs(value) != math.inf else "inf"
+
+
 def mask_iou(got: torch.Tensor, want: torch.Tensor) -> float:
     """Intersection over union of two masks of logits, cut at 0; 1.0 when both are empty."""
     a, b = got > 0, want > 0

@@ -87,7 +87,8 @@ def test_transposes_around_a_convolution_are_folded():
     from executorch.exir import to_edge_transform_and_lower
     from executorch.runtime import Runtime
 
-    from edgeexport.compiler.passes.fold_transposes import folded_transposes
+    from edgeexport.compiler.passes.fold_transposes import fold_transposes
+    from edgeexport.compiler.xnnpack_graphs import rewritten_graphs
 
     class ChannelsLast(nn.Module):
         def __init__(self):
@@ -109,7 +110,7 @@ def test_transposes_around_a_convolution_are_folded():
         xnnpack_preprocess.serialize_xnnpack_binary = counting
         program = captured(module, x)
         if name == "folded":
-            with folded_transposes():
+            with rewritten_graphs(fold_transposes):
                 return to_edge_transform_and_lower(
                     program, partitioner=[XnnpackPartitioner()]
                 ).to_executorch()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch.export import ExportedProgram
 
@@ -19,25 +21,38 @@ def decompose_layer_norm(program: ExportedProgram) -> PassResult:
 
     It does not fire when more than the last dimension is normalised, or on half precision.
     """
+    return _decomposed(program, into_weights=True)
+
+
+def decompose_layer_norm_apart(program: ExportedProgram) -> PassResult:
+    """`decompose_layer_norm` with g and b always apart: for weights that are going to be quantized.
+
+    In the weights, g makes some columns of a row much larger than others, and they have one scale
+    (3 dB, Whisper's encoder).
+    """
+    return _decomposed(program, into_weights=False)
+
+
+_DEFAULTS: tuple[Any, ...] = (None, None, 1e-5)
+"""Gain, offset and epsilon."""
+
+
+def _decomposed(program: ExportedProgram, into_weights: bool) -> PassResult:
     editor = Editor(program)
-    constants: dict[str, Node] = {}
-
-    def constant(name: str, tensor: torch.Tensor) -> Node:
-        if name not in constants:
-            constants[name] = editor.constant(name, tensor)
-        return constants[name]
-
     for node in editor.nodes(aten.layer_norm.default):
         source, normalized, *affine = node.args
         if len(normalized) != 1 or node.meta["val"].dtype is not torch.float32:
             continue
-        gain, offset, eps = (*affine, *(None, None, 1e-5)[len(affine) :])[:3]
-        mean = constant(f"mean_of_{normalized[0]}", torch.full((1, normalized[0]), 1.0 / normalized[0]))
-        _decompose(editor, node, source, mean, gain, offset, constant(f"eps_{eps}", torch.tensor([eps])))
+        gain, offset, eps = (*affine, *_DEFAULTS[len(affine) :])[:3]
+        _decompose(editor, node, source, normalized[0], gain, offset, eps, into_weights)
     return editor.finish()
 
 
-def _decompose(editor: Editor, node: Node, source: Node, mean: Node, gain, offset, eps: Node) -> None:
+def _decompose(
+    editor: Editor, node: Node, source: Node, features: int, gain, offset, epsilon: float, into_weights: bool
+) -> None:
+    mean = editor.shared(f"mean_of_{features}", lambda: torch.full((1, features), 1.0 / features))
+    eps = editor.shared(f"eps_{epsilon}", lambda: torch.tensor([epsilon]))
     centred = editor.call(
         aten.sub.Tensor, source, editor.call(aten.linear.default, source, mean, like=node), like=node
     )
@@ -46,7 +61,8 @@ def _decompose(editor: Editor, node: Node, source: Node, mean: Node, gain, offse
     scale = editor.call(aten.rsqrt.default, variance, like=node)
     result = editor.call(aten.mul.Tensor, centred, scale, like=node)
     users = list(node.users)
-    if gain is not None and users and all(_takes_affine(editor, user, node) for user in users):
+    folds = into_weights and gain is not None and users
+    if folds and all(_takes_affine(editor, user, node) for user in users):
         for user in users:
             _fold_affine(editor, user, editor.known(gain), editor.value(offset))
     else:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from edgeexport.compiler.precision import Precision
+from edgeexport.compiler.precision import FLOAT, Kind
 
-PRECISION = Precision("fp32", passes=())
+KIND = Kind(FLOAT, operators=(), fits=lambda editor, node: False, quantize=lambda editor, node, ranges: None)

@@ -8,20 +8,22 @@ from collections.abc import Iterator
 
 import torch
 from executorch.backends.xnnpack.partition.config import ALL_PARTITIONER_CONFIGS, generic_node_configs
+from executorch.backends.xnnpack.partition.config.gemm_configs import LinearConfig
 from executorch.backends.xnnpack.partition.config.generic_node_configs import CatConfig, SliceCopyConfig
 from executorch.backends.xnnpack.partition.config.xnnpack_config import XNNPartitionerConfig
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+from executorch.backends.xnnpack.utils.quant_utils import is_dequant, is_per_channel, tag_as_implicit_q_dq
 from torch.export import ExportedProgram
 
 from edgeexport.compiler.edge_lowering import EdgeRecipe
 from edgeexport.compiler.passes.conv3d_as_conv2d import conv3d_as_conv2d
 from edgeexport.compiler.passes.conv_transpose_as_linear import conv_transpose_as_linear
 from edgeexport.compiler.passes.decompose_attention import decompose_attention
-from edgeexport.compiler.passes.decompose_layer_norm import decompose_layer_norm
+from edgeexport.compiler.passes.decompose_layer_norm import decompose_layer_norm, decompose_layer_norm_apart
 from edgeexport.compiler.passes.decompose_upsample import decompose_upsample
 from edgeexport.compiler.passes.fold_constants import fold_constants
 from edgeexport.compiler.passes.fold_scale import fold_scale
-from edgeexport.compiler.passes.fold_transposes import folded_transposes
+from edgeexport.compiler.passes.fold_transposes import fold_transposes
 from edgeexport.compiler.passes.infer_view_dimension import InferViewDimension
 from edgeexport.compiler.passes.lower_rank import MAX_RANK, lower_rank
 from edgeexport.compiler.passes.matmul_as_bmm import matmul_as_bmm
@@ -29,6 +31,7 @@ from edgeexport.compiler.passes.max_pool3d_as_max_pool2d import max_pool3d_as_ma
 from edgeexport.compiler.passes.merge_layout import merge_layout
 from edgeexport.compiler.passes.merge_pointwise import merge_pointwise
 from edgeexport.compiler.passes.merge_slices import merge_slices
+from edgeexport.compiler.passes.quantize_once import quantize_once
 from edgeexport.compiler.passes.scatter_as_cat import scatter_as_cat
 from edgeexport.compiler.passes.select_as_slice import select_as_slice
 from edgeexport.compiler.passes.simplify_layout import simplify_layout
@@ -40,16 +43,18 @@ from edgeexport.compiler.passes.strip_assertions import strip_assertions
 from edgeexport.compiler.passes.upsample_late import upsample_late
 from edgeexport.compiler.passes.vector_bmm_as_left import vector_bmm_as_left
 from edgeexport.compiler.rewrite import Node
+from edgeexport.compiler.xnnpack_graphs import rewritten_graphs
 
 TARGET = {
     "summary": "ExecuTorch .pte on XNNPACK (Arm and x86 CPUs)",
     "format": "pte",
-    "precisions": ("fp32",),
+    "precisions": ("fp32", "int8", "dynamic_int8", "weight_int8", "static_int8", "embedding_int8"),
     "runtimes": ("executorch", "native"),
     "checks": (
         "loads",
         "operators",
         "numerics",
+        "quality",
         "dynamic_bounds",
         "state",
         "memory",
@@ -107,6 +112,9 @@ PASSES = (
     merge_layout,
 )
 
+QUANTIZABLE = {decompose_layer_norm: decompose_layer_norm_apart}
+"""What runs in place of a pass where weights are going to be quantized."""
+
 
 def recipe(precision: str, etrecord: bool = False) -> EdgeRecipe:
     """The recipe for one of TARGET's precisions; with `etrecord` it keeps an ETRecord of each
@@ -115,10 +123,10 @@ def recipe(precision: str, etrecord: bool = False) -> EdgeRecipe:
     return EdgeRecipe(
         name="xnnpack",
         precision=precision,
-        passes=PASSES,
+        passes=PASSES if precision == "fp32" else tuple(QUANTIZABLE.get(p, p) for p in PASSES),
         partitioner=DynamicPartitioner,
         edge_passes=lambda: (InferViewDimension(),),
-        around=folded_transposes,
+        around=lambda: rewritten_graphs(fold_transposes, quantize_once),
         etrecord=etrecord,
     )
 
@@ -178,7 +186,26 @@ class RepeatedCatConfig(CatConfig):
         )
 
 
-_RELAXED = {SliceCopyConfig: StaticDimensionSliceConfig, CatConfig: RepeatedCatConfig}
+class WeightOnlyLinearConfig(LinearConfig):
+    """Takes a linear map of float32 activations with int8 weights, without a bias.
+
+    Upstream asks that both are quantized, or neither. XNNPACK has this kernel, which is right
+    without a bias (see precisions/weight_int8.py).
+    """
+
+    def get_deps(self, node: Node, ep: ExportedProgram) -> tuple[bool, list[torch.fx.Node]]:
+        source, weight, *bias = node.args
+        if bias or is_dequant(source) or not is_dequant(weight) or not is_per_channel(weight):
+            return super().get_deps(node, ep)
+        tag_as_implicit_q_dq(weight)
+        return True, [weight, *weight.all_input_nodes]
+
+
+_RELAXED = {
+    SliceCopyConfig: StaticDimensionSliceConfig,
+    CatConfig: RepeatedCatConfig,
+    LinearConfig: WeightOnlyLinearConfig,
+}
 
 
 class DynamicPartitioner(XnnpackPartitioner):

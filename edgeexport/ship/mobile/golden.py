@@ -189,13 +189,14 @@ class _StepByStep(RecordedMethod):
 
 
 def _cases(program: Program) -> Iterator[dict[str, Any]]:
-    """The least case of each method with what eager answered, in an order in which they can be
+    """The least case of each method with what it is to answer, in an order in which they can be
     called.
 
     Where a case of `decode_step` begins after a prompt of one token, that token comes before it as
     a `decode_step` of its own.
     """
-    golden, methods = program.artifact.golden(), program.artifact.methods
+    golden, expected = program.artifact.golden(), program.artifact.expected()
+    methods = program.artifact.methods
     for name, entry in methods.items():
         case = entry.cases[0]
         before, inputs = case_calls(case, program, program[name], GoldenAnswers(golden))
@@ -208,11 +209,11 @@ def _cases(program: Program) -> Iterator[dict[str, Any]]:
             yield _case(
                 program[name],
                 before,
-                [golden[f"{PREFILL}/{first.id}/{o}"] for o in program[PREFILL].outputs],
+                [expected[f"{PREFILL}/{first.id}/{o}"] for o in program[PREFILL].outputs],
                 entry,
             )
         yield _case(
-            program[name], inputs, [golden[f"{name}/{case.id}/{o}"] for o in program[name].outputs], entry
+            program[name], inputs, [expected[f"{name}/{case.id}/{o}"] for o in program[name].outputs], entry
         )
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -219,7 +220,8 @@ def _answers(artifact: Artifact, engine: str, first: Artifact, options: Mapping,
 def _lines(first: Artifact, artifacts: Mapping[str, Artifact], sides: Mapping[str, _Side]) -> Iterator[Line]:
     for name, entry in first.methods.items():
         for one, other in itertools.combinations(sides, 2):
-            yield _line(entry, one, other, sides, _common(name, artifacts, (one, other)))
+            cases = _common(name, artifacts, (one, other))
+            yield _line(entry, one, other, sides, cases, _allowed(entry, one, other, artifacts))
 
 
 def _common(method: str, artifacts: Mapping[str, Artifact], pair: tuple[str, str]) -> list[Case]:
@@ -241,13 +243,40 @@ def _common(method: str, artifacts: Mapping[str, Artifact], pair: tuple[str, str
     ]
 
 
-def _line(entry: MethodEntry, one: str, other: str, sides: Mapping[str, _Side], cases: list[Case]) -> Line:
+@dataclass(frozen=True)
+class _Allowed:
+    """How far two sides may be apart, in words too; `metrics` are the least values of those of the
+    task.
+    """
+
+    max_abs_relative: float
+    min_sqnr_db: float
+    metrics: Mapping[str, float]
+    text: str
+
+
+def _allowed(entry: MethodEntry, one: str, other: str, artifacts: Mapping[str, Artifact]) -> _Allowed:
+    """By the tolerance of float32; or where a side is quantized, by what quantizing may cost, which
+    random weights say nothing of.
+    """
+    pair = [artifacts[side] for side in (one, other) if side in artifacts]
+    costs = [found for a in pair if (found := a.methods[entry.name].quality) is not None]
+    if costs and any(a.manifest.weights.random for a in pair):
+        return _Allowed(math.inf, -math.inf, {}, "not judged: random weights are no evidence of quality")
+    if costs:
+        least_db, metrics = min(c.min_sqnr_db for c in costs), costs[0].metrics
+        said = "".join(f", {name} >= {least:g}" for name, least in metrics.items())
+        return _Allowed(math.inf, least_db, metrics, f"quantized: SQNR >= {least_db:.0f} dB{said}")
     factor = 1.0 if {EAGER, EXPORTED} & {one, other} else PAIR_FACTOR
-    limit, least_db = (
-        entry.tolerance.max_abs_relative * factor,
-        entry.tolerance.min_sqnr_db - (6.0 if factor > 1.0 else 0.0),
-    )
-    allowed = f"max abs <= {limit:.0e} x range, SQNR >= {least_db:.0f} dB"
+    limit = entry.tolerance.max_abs_relative * factor
+    least_db = entry.tolerance.min_sqnr_db - (6.0 if factor > 1.0 else 0.0)
+    metrics = {o.metric: o.metric_limit for o in entry.outputs if o.metric and o.metric_limit is not None}
+    return _Allowed(limit, least_db, metrics, f"max abs <= {limit:.0e} x range, SQNR >= {least_db:.0f} dB")
+
+
+def _line(
+    entry: MethodEntry, one: str, other: str, sides: Mapping[str, _Side], cases: list[Case], allowed: _Allowed
+) -> Line:
     worst, label, sqnr, metrics, passed, message = (
         None,
         "",
@@ -267,14 +296,14 @@ def _line(entry: MethodEntry, one: str, other: str, sides: Mapping[str, _Side], 
                 )
                 continue
             compared = Comparison.of(sides[other].answers[key], sides[one].answers[key])
-            passed &= compared.within(limit, least_db)
+            passed &= compared.within(allowed.max_abs_relative, allowed.min_sqnr_db)
             sqnr = min(sqnr, compared.sqnr_db)
             if worst is None or not compared.max_abs_relative <= worst.max_abs_relative:
                 worst, label = compared, f"{case.label}: {output.name}"
-            if output.metric and output.metric_limit is not None:
+            if output.metric is not None and output.metric in allowed.metrics:
                 value = METRICS[output.metric](sides[other].answers[key], sides[one].answers[key])
                 metrics[output.metric] = min(value, metrics.get(output.metric, value))
-                passed &= value >= output.metric_limit
+                passed &= value >= allowed.metrics[output.metric]
     found = worst or Comparison(float("nan"), float("nan"), float("nan"))
     return Line(
         entry.name,
@@ -285,7 +314,7 @@ def _line(entry: MethodEntry, one: str, other: str, sides: Mapping[str, _Side], 
         found.max_abs_relative,
         sqnr,
         metrics,
-        allowed,
+        allowed.text,
         bool(passed),
         message,
     )

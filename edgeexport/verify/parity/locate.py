@@ -35,7 +35,9 @@ from edgeexport.artifact.folder import PROGRAMS, Artifact
 from edgeexport.artifact.manifest import Case, MethodEntry
 from edgeexport.artifact.program_state import copied, signature_of, with_examples
 from edgeexport.artifact.pte import read_weights
+from edgeexport.compiler.precision import recorded
 from edgeexport.compiler.rewrite import run_passes
+from edgeexport.errors import UsageError
 from edgeexport.runtime.program import Program
 from edgeexport.verify.compare import Comparison
 
@@ -92,6 +94,14 @@ def _recipe(artifact: Artifact):
     )
 
 
+def _rewritten(artifact: Artifact, recipe, method: str, program: ExportedProgram) -> ExportedProgram:
+    """A method's program as the recipe lowers it, in the artifact's precision."""
+    numbers = recorded(artifact.manifest.precision, artifact.manifest.recipe.rules or ())
+    if numbers.calibrates:
+        raise UsageError("its layers have ranges that were found at the build, and are not kept apart")
+    return numbers.apply(method, run_passes(copied(program), recipe.passes)[0], None)[0]
+
+
 def _examples(kept: Artifact, method: str) -> tuple[torch.Tensor, ...]:
     """Inputs to trace with, of an inner size of each dimension, as at capture."""
     entry = kept.methods[method]
@@ -109,7 +119,7 @@ def _inputs(artifact: Artifact, entry: MethodEntry, case: Case) -> tuple[torch.T
 
 def _weights(artifact: Artifact, recipe, programs: Mapping[str, ExportedProgram]) -> Iterator[Place]:
     """Weights that the file holds otherwise than the same recipe makes of the ExportedPrograms."""
-    rewritten = {name: run_passes(copied(program), recipe.passes)[0] for name, program in programs.items()}
+    rewritten = {name: _rewritten(artifact, recipe, name, program) for name, program in programs.items()}
     found = _package_weights if artifact.target.format == "pt2" else _pte_weights
     for method, node, what in found(artifact, recipe, rewritten):
         user = next(iter(node.users), node)
@@ -231,7 +241,7 @@ def _modules(
     want = _run(probed, inputs)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / f"probed.{artifact.target.format}"
-        recipe.emit({method: run_passes(copied(probed), recipe.passes)[0]}, file)
+        recipe.emit({method: _rewritten(artifact, recipe, method, probed)}, file)
         manifest = dataclasses.replace(artifact.manifest, program=file.name)
         emitted = Program(Artifact(Path(folder), manifest, file.name))
         got = list(emitted[method].execute(inputs))

@@ -39,7 +39,7 @@ def write_bundled(program: Program, methods: Iterable[str], path: Path) -> None:
     from executorch.devtools.bundled_program.core import BundledProgram
     from executorch.devtools.bundled_program.serialize import serialize_from_bundled_program_to_flatbuffer
 
-    golden = program.artifact.golden()
+    golden, expected = program.artifact.golden(), program.artifact.expected()
     suites, size_bytes = [], program.artifact.program_path.stat().st_size
     for name in methods:
         method, cases = program[name], []
@@ -47,7 +47,7 @@ def write_bundled(program: Program, methods: Iterable[str], path: Path) -> None:
             if case.setup is not None:
                 continue
             _, inputs = case_calls(case, program, method, GoldenAnswers(golden))
-            answers = [golden[f"{name}/{case.id}/{output}"] for output in method.outputs]
+            answers = [expected[f"{name}/{case.id}/{output}"] for output in method.outputs]
             size_bytes += sum(t.nbytes for t in (*inputs, *answers))
             cases.append(MethodTestCase(list(inputs), answers))
         if cases:

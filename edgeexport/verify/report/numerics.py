@@ -52,6 +52,7 @@ class MethodNumerics:
     limit: float
     min_sqnr_db: float
     reason: str
+    quantized: bool
     cases: tuple[Case, ...]
     scale: Markup
     sqnr_scale: Markup
@@ -77,6 +78,7 @@ def numerics(manifest: Manifest, findings: Sequence[Finding]) -> list[MethodNume
                     tolerance.max_abs_relative,
                     tolerance.min_sqnr_db,
                     tolerance.reason,
+                    entry.quality is not None,
                     tuple(cases),
                     *scales,
                 )
@@ -89,13 +91,21 @@ def worst_of_limit(manifest: Manifest) -> tuple[float, float] | None:
     None without numerics.
     """
     pairs = [
-        (answer.relative, entry.tolerance.max_abs_relative)
+        (answer.relative, _allowed(entry, finding)[0])
         for entry in manifest.methods
         for finding in manifest.findings
         if finding.check == "numerics" and finding.method == entry.name
         for answer in _answers(finding)
     ]
     return max(pairs, key=lambda pair: (math.isnan(pair[0]), pair[0] / pair[1]), default=None)
+
+
+def _allowed(entry: MethodEntry, finding: Finding) -> tuple[float, float]:
+    """The largest error over the range, and the least SQNR: of the method, or of a quantized one's
+    case.
+    """
+    allowed = finding.details.get("allowed", vars(entry.tolerance))
+    return allowed["max_abs_relative"], allowed["min_sqnr_db"]
 
 
 def _answers(finding: Finding) -> tuple[Answer, ...]:
@@ -112,9 +122,13 @@ def _answers(finding: Finding) -> tuple[Answer, ...]:
 def _axis(manifest: Manifest, findings: Sequence[Finding]) -> Axis:
     """Whole powers of ten around all errors and limits."""
     errors = [a.relative for f in findings if f.check == "numerics" for a in _answers(f)]
-    values = [v for v in errors if v > 0 and math.isfinite(v)] + [
-        m.tolerance.max_abs_relative for m in manifest.methods
+    limits = [
+        _allowed(m, f)[0]
+        for m in manifest.methods
+        for f in findings
+        if f.check == "numerics" and f.method == m.name
     ]
+    values = [v for v in errors if v > 0 and math.isfinite(v)] + limits
     return Axis(
         10.0 ** math.floor(math.log10(min(values))),
         10.0 ** math.ceil(math.log10(max(values)) + 0.1),
@@ -130,7 +144,7 @@ def _case(entry: MethodEntry, finding: Finding, axis: Axis) -> Case:
         return Case(label, finding.passed, finding.measured, {}, ())
     worst = max(answers, key=lambda a: (math.isnan(a.relative), a.relative))
     least = min(answers, key=lambda a: (not math.isnan(a.sqnr_db), a.sqnr_db)).sqnr_db
-    tolerance = entry.tolerance
+    most, least_db = _allowed(entry, finding)
     return Case(
         label,
         finding.passed,
@@ -139,8 +153,8 @@ def _case(entry: MethodEntry, finding: Finding, axis: Axis) -> Case:
         answers,
         worst,
         least,
-        _error_plot(answers, worst, finding.passed, tolerance.max_abs_relative, axis),
-        _sqnr_plot(least, finding.passed, tolerance.min_sqnr_db),
+        _error_plot(answers, worst, finding.passed, most, axis),
+        _sqnr_plot(least, finding.passed, least_db),
     )
 
 
