@@ -15,6 +15,7 @@ import edgeexport
 from edgeexport import catalog
 from edgeexport.artifact.cases import GoldenAnswers
 from edgeexport.compiler.calibration import NOISE, SAMPLES, Calibration
+from edgeexport.compiler.passes.decompose_layer_norm import decompose_layer_norm, decompose_layer_norm_apart
 from edgeexport.compiler.passes.fold_batch_norm import fold_batch_norm
 from edgeexport.compiler.precision import Precision, kind_of, kinds, precision
 from edgeexport.compiler.recipes.xnnpack import recipe
@@ -103,8 +104,34 @@ def test_the_runtime_says_what_the_quantized_graph_says(program, tmp_path, kind,
 
 def test_a_tied_table_is_stored_once(program, tmp_path):
     changed, _ = quantized(program, Rule("dynamic_int8"), Rule("embedding_int8", operators="embedding"))
-    _, path = emitted(changed, tmp_path)
+    run, path = emitted(changed, tmp_path)
     assert path.stat().st_size < 100_000  # 600 x 64 once, 64 x 96 twice, and 64 x 64 in float32
+    with pytest.raises(RuntimeError):  # where embedding_byte would end the process
+        run(torch.tensor([[0, 1, 2, 3, 4, 5, 600]]))
+    assert run(IDS).isfinite().all()
+
+
+def test_the_gain_of_a_norm_stays_out_of_weights_that_are_going_to_be_quantized():
+    class Normed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(2)
+            self.norm, self.linear = nn.LayerNorm(32), nn.Linear(32, 16)
+            self.norm.weight.data.uniform_(0.01, 4.0)
+
+        def forward(self, x):
+            return self.linear(self.norm(x))
+
+    module, x = Normed().eval(), torch.randn(3, 5, 32)
+    sqnr_db = {}
+    for rewrite in (decompose_layer_norm, decompose_layer_norm_apart):
+        program, changes = rewritten(captured(module, x), rewrite)
+        assert changes == 1 and error(module, program, x) < 1e-5
+        program, counted = quantized(program, Rule("weight_int8"))
+        assert counted == {"weight_int8": 1}
+        sqnr_db[rewrite] = Comparison.of(program.module()(x), module(x)).sqnr_db
+    assert set(recipe("fp32").passes) - set(recipe("int8").passes) == {decompose_layer_norm}
+    assert sqnr_db[decompose_layer_norm_apart] > sqnr_db[decompose_layer_norm] + 1
 
 
 def test_a_tensor_that_three_layers_read_is_rounded_once():

@@ -92,6 +92,7 @@ def command(model: str, wanted: tuple[str, ...], outs: tuple[Path, ...], as_json
       edgeexport build sam2 --target xnnpack --weights random
       edgeexport build mvit --target xnnpack --batch 1:16 --weights mvit_v1_b.pth
       edgeexport build whisper --target xnnpack --target aoti
+      edgeexport build yolo11n-pose --precision int8 --calibration photos
     """
     from edgeexport import catalog
     from edgeexport.errors import UsageError
@@ -115,6 +116,8 @@ def command(model: str, wanted: tuple[str, ...], outs: tuple[Path, ...], as_json
 
 
 def _print(artifact) -> None:
+    from rich.markup import escape
+
     timings = artifact.manifest.timings
     console = display.console()
     console.print(display.findings_table(artifact.manifest.findings))
@@ -122,6 +125,11 @@ def _print(artifact) -> None:
         console.print(
             "[yellow]The weights are random: right for numerics and speed, meaningless as answers.[/yellow]"
         )
+    calibration = artifact.manifest.recipe.calibration
+    if calibration is not None:
+        console.print(f"Calibrated with {calibration.calls} calls ({calibration.source}).")
+        for line in calibration.skipped:
+            console.print(f"[yellow]skipped {escape(line)}[/yellow]", soft_wrap=True)
     peak = max(timings.peak_rss_bytes, timings.check_peak_rss_bytes or 0)
     console.print(
         f"Built {artifact.path} in {timings.wall_s:.0f} s, peak memory {text.size(peak)}.", soft_wrap=True

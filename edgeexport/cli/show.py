@@ -63,6 +63,9 @@ def _print_head(console, manifest: Manifest) -> None:
         f"  weights {weights.origin}, {text.size(weights.size_bytes)}, sha256 {weights.sha256[:16]}...",
         soft_wrap=True,
     )
+    for rule in manifest.recipe.rules or ():
+        where = f"methods {rule.methods}, operators {rule.operators}, modules {rule.modules}"
+        console.print(f"  numbers {rule.kind}: {where}", soft_wrap=True, markup=False)
     for name, file in manifest.files.items():
         console.print(f"  file {name}: {text.size(file.size_bytes)}, sha256 {file.sha256[:16]}...")
     console.print("  versions " + ", ".join(f"{k} {v}" for k, v in manifest.versions.items()), soft_wrap=True)
