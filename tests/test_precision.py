@@ -350,12 +350,22 @@ def test_phone_in_int8_and_float32_are_compared_by_what_quantizing_may_cost(arti
 
 def test_what_a_quantized_file_may_differ_from_its_graph_grows_with_what_quantizing_costs_and_with_chance():
     from edgeexport.compiler.precision import ROUNDED
-    from edgeexport.verify.checks.numerics import _as_far_as_its_graph
+    from edgeexport.verify.allowed import as_far_as_its_graph
 
     def allowed(sqnr_db, count):
-        found = _as_far_as_its_graph(ROUNDED, Comparison(0.1, 0.01, sqnr_db), count)
+        found = as_far_as_its_graph(ROUNDED, Comparison(0.1, 0.01, sqnr_db), count)
         return found.min_sqnr_db, found.max_abs_relative
 
     assert allowed(30, 10**6) == (pytest.approx(24, abs=0.1), pytest.approx(0.02, rel=0.01))
     assert allowed(30, 1)[0] == pytest.approx(30 - 6 - 10.3, abs=0.5), "one value: 10.8 times its variance"
     assert allowed(float("inf"), 100)[0] == ROUNDED.min_sqnr_db
+
+
+@pytest.mark.long
+def test_a_package_holds_what_the_quantized_program_says_and_how_far_an_app_may_be(artifact, tmp_path):
+    from edgeexport.ship.mobile import golden
+
+    record = golden.record(artifact, pipeline=False)
+    cases = {case["method"]: case for case in record.cases}
+    assert cases.keys() >= {"encode", "prefill"}
+    assert all(case["max_abs_relative"] > 1e-3 for case in cases.values()), "not float32's tolerance"

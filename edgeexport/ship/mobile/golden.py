@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any
 from edgeexport import pipelines
 from edgeexport.artifact.cases import GoldenAnswers, case_calls
 from edgeexport.artifact.folder import Artifact, staged
-from edgeexport.artifact.manifest import CaseSetup, Manifest, MethodEntry
+from edgeexport.artifact.manifest import Case, CaseSetup, Manifest
 from edgeexport.pipelines.media.made_samples import Sizes, options_of
 from edgeexport.pipelines.media.photos import read_photo
 from edgeexport.pipelines.media.sounds import read_sound
 from edgeexport.pipelines.video import frames
 from edgeexport.runtime.program import Program, ProgramMethod
+from edgeexport.verify.allowed import Allowed, widest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -197,6 +198,12 @@ def _cases(program: Program) -> Iterator[dict[str, Any]]:
     """
     golden, expected = program.artifact.golden(), program.artifact.expected()
     methods = program.artifact.methods
+
+    def answered(name: str, case: Case) -> tuple[list, float]:
+        """The answers, and the largest error over their range that is allowed."""
+        allowed = Allowed(methods[name], golden, expected).of(case)
+        return [expected[f"{name}/{case.id}/{o}"] for o in allowed], widest(allowed)[0]
+
     for name, entry in methods.items():
         case = entry.cases[0]
         before, inputs = case_calls(case, program, program[name], GoldenAnswers(golden))
@@ -206,23 +213,16 @@ def _cases(program: Program) -> Iterator[dict[str, Any]]:
                 # its state comes from a call that a phone cannot make, or whose answer is not
                 # recorded
                 continue
-            yield _case(
-                program[name],
-                before,
-                [expected[f"{PREFILL}/{first.id}/{o}"] for o in program[PREFILL].outputs],
-                entry,
-            )
-        yield _case(
-            program[name], inputs, [expected[f"{name}/{case.id}/{o}"] for o in program[name].outputs], entry
-        )
+            yield _case(program[name], before, *answered(PREFILL, first))
+        yield _case(program[name], inputs, *answered(name, case))
 
 
-def _case(method: ProgramMethod, inputs, outputs, entry: MethodEntry) -> dict[str, Any]:
+def _case(method: ProgramMethod, inputs, outputs, max_abs_relative: float) -> dict[str, Any]:
     return {
         "method": method.name,
         "inputs": _tensors([i.name for i in method.inputs], inputs),
         "outputs": _tensors(method.outputs, outputs),
-        "max_abs_relative": entry.tolerance.max_abs_relative,
+        "max_abs_relative": max_abs_relative,
     }
 
 
