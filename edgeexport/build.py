@@ -183,6 +183,7 @@ def _rewrite(asked: Request, source: _Source, recipe: Recipe, progress: Progress
             reports[name] = (*done, *more)
     if not asked.precision.changes:
         return _Rewritten(programs, reports, source.forecasts, {})
+    asked.precision.require_change(reports.values(), asked.model.name)
     forecasts = {name: source.forecasts[name].with_weights_of(each) for name, each in programs.items()}
     if asked.board is not None:
         refuse_unfit(asked.board, target(recipe.name), forecasts)

@@ -1,6 +1,7 @@
 """Precisions: which layers are quantized by which rule, and what the emitted file says then."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -169,8 +170,18 @@ def test_a_tensor_that_three_layers_read_is_rounded_once():
 
 
 def test_a_precision_that_does_not_exist_is_named_with_those_that_do():
+    toy = catalog.model(TOY_TEXT)
     with pytest.raises(UnknownName, match="int8"):
-        precision("int9", catalog.model(TOY_TEXT))
+        precision("int9", toy)
+    with pytest.raises(UnknownName, match="Did you mean 'weight_int8'"):
+        precision("small", replace(toy, precisions={"small": (Rule("weights_int8"),)}))
+
+
+def test_a_precision_that_no_layer_takes_is_refused(program):
+    none = Precision("static_int8", (Rule("static_int8"),))
+    _, reports = none.apply("forward", program, None)
+    with pytest.raises(UsageError, match="No layer of toy takes static_int8"):
+        none.require_change([reports], "toy")
 
 
 class Convolutions(nn.Module):

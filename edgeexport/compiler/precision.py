@@ -10,7 +10,7 @@ say.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
@@ -23,7 +23,7 @@ from torch.export import ExportedProgram
 from edgeexport.artifact.manifest import PassReport
 from edgeexport.compiler.calibration import Calibration, Ranges, ranges_of
 from edgeexport.compiler.rewrite import Editor, Node, Pass, PassResult, run_passes
-from edgeexport.errors import UnknownName
+from edgeexport.errors import UnknownName, UsageError
 from edgeexport.method import INT8, Model, Quality, Rule, Tolerance
 
 FLOAT = "fp32"
@@ -92,6 +92,15 @@ class Precision:
         """Whether any layer may become something else than float32."""
         return any(rule.kind != FLOAT for rule in self.rules)
 
+    def require_change(self, reports: Iterable[Sequence[PassReport]], model: str) -> None:
+        """Raise UsageError where no layer of any method became another kind."""
+        named = {rule.kind for rule in self.rules}
+        if not any(report.changes for each in reports for report in each if report.name in named):
+            raise UsageError(
+                f"No layer of {model} takes {self.name}: its program would be that of float32. Build with"
+                " --precision fp32, or another that `edgeexport models` lists."
+            )
+
     def apply(
         self, method: str, program: ExportedProgram, calibration: Calibration | None
     ) -> tuple[ExportedProgram, list[PassReport]]:
@@ -135,6 +144,11 @@ def precision(name: str, model: Model) -> Precision:
     if name == FLOAT:
         return Precision(name)
     rules = ruled.get(name) or (Rule(name),)
+    for rule in rules:
+        if rule.kind not in kinds():
+            raise UnknownName(
+                f"kind of numbers (in the precision {name} of {model.name})", rule.kind, kinds()
+            )
     return Precision(name, rules, ROUNDED, model.quality.get(name) or UNJUDGED)
 
 
