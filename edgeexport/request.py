@@ -67,6 +67,7 @@ def request(
     kinds = {rule.kind for rule in numbers.rules}
     recipes = _without(recipes, [name for name in skip_passes if name not in kinds])
     numbers = replace(numbers, rules=tuple(r for r in numbers.rules if r.kind not in skip_passes))
+    _require_calibration(calibration, numbers, found)
     return Request(
         asked=model,
         model=found,
@@ -78,6 +79,19 @@ def request(
         tolerance=numbers.tolerance or _tolerance(found, precision),
         board=board,
     )
+
+
+def _require_calibration(source: str, precision: Precision, found: Model) -> None:
+    """Raise UsageError for data that is not there, or that nothing would be calibrated with."""
+    if source == "samples":
+        return
+    if not precision.calibrates:
+        raise UsageError(
+            f"--calibration {source}: {precision.name} of {found.name} has no static ranges to find; that is"
+            " for static_int8."
+        )
+    if source != "noise" and not Path(source).is_dir():
+        raise UsageError(f"--calibration {source}: there is no such folder. Give one, or samples, or noise.")
 
 
 def _recipes(

@@ -283,8 +283,6 @@ def test_a_folder_of_photos_is_calibrated_with_through_the_pipeline(tmp_path):
 def test_tensors_in_a_folder_are_inputs_by_their_names(tmp_path):
     image = Input("image", ("batch", 3, 16, 16), sample=Uniform())
     method = Method("see", Convolutions().eval(), (image,), (Output("map"),))
-    with pytest.raises(UsageError, match="there is no such folder"):
-        calibration(str(tmp_path / "none"), method).calls("see")
     with pytest.raises(UsageError, match="It is empty"):
         calibration(str(tmp_path), method).calls("see")
     save_file({"picture": torch.zeros(1)}, tmp_path / "a.safetensors")
@@ -346,6 +344,15 @@ def test_a_kind_is_left_out_as_a_pass_is(artifact):
     assert "fold_scale" not in [p.__name__ for p in left.recipes[0].passes]
     with pytest.raises(UsageError, match="no pass 'static_int8' to skip"):
         request(TOY_TEXT, skip_passes=["static_int8"], **asked)
+
+
+def test_data_that_nothing_is_calibrated_with_is_refused_before_any_work(tmp_path):
+    for name, source, said in (
+        ("int8", tmp_path, "has no static ranges to find"),
+        ("static_int8", tmp_path / "none", "there is no such folder"),
+    ):
+        failed = run_command("build", TOY_TEXT, "--precision", name, "--calibration", source)
+        assert failed.returncode == 2 and said in failed.stderr
 
 
 @pytest.mark.long

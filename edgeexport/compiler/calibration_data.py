@@ -35,11 +35,8 @@ def folder_calls(folder: Path, model: Model, methods: Mapping[str, Method]) -> F
     original's own answers fed back; or the inputs of one method in a safetensors file, by their
     names.
 
-    An entry that cannot be read is skipped. Raises UsageError for no folder, and where nothing can
-    be used.
+    An entry that cannot be read is skipped. Raises UsageError where nothing can be used.
     """
-    if not folder.is_dir():
-        raise UsageError(f"--calibration {folder}: there is no such folder.")
     found = FolderCalls()
     for path in sorted(p for p in folder.iterdir() if not p.name.startswith(".")):
         recorder = _Recorder(model, methods)
