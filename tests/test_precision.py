@@ -311,6 +311,7 @@ def artifact(tmp_path_factory):
     return edgeexport.build(TOY_TEXT, weights="random", precision="int8", out=out)
 
 
+@pytest.mark.long
 def test_a_quantized_artifact_is_right_by_its_own_graph_and_its_quality_is_said_apart(artifact):
     manifest = artifact.manifest
     assert manifest.precision == "int8" and [r.kind for r in manifest.recipe.rules] == [
@@ -329,12 +330,13 @@ def test_a_quantized_artifact_is_right_by_its_own_graph_and_its_quality_is_said_
     )
 
 
+@pytest.mark.long
 def test_show_names_the_precision(artifact):
     shown = json.loads(run_command("show", artifact.path, "--json").stdout)
     assert shown["precision"] == "int8"
 
 
-def test_a_kind_is_left_out_as_a_pass_is(artifact):
+def test_a_kind_is_left_out_as_a_pass_is():
     from edgeexport.request import request
 
     asked = dict(targets=["xnnpack"], precision="int8", calibration="samples", weights="random")
