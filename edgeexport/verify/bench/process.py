@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
+from click import unstyle
 
 from edgeexport import catalog
 from edgeexport.artifact.cases import GoldenAnswers
@@ -149,9 +150,8 @@ def _contenders(
         except EdgeExportError:
             raise
         except Exception as error:  # a contender's own, of whatever kind
-            yield Contender(
-                name, None, None, f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:300]}"
-            )
+            said = unstyle(str(error)).strip().partition("\n")[0][:300]  # some write in colours
+            yield Contender(name, None, None, f"{type(error).__name__}: {said}")
             continue
         if wanted is not None:
             answers = answers if isinstance(answers, (tuple, list)) else (answers,)
