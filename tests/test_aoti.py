@@ -135,6 +135,7 @@ except RuntimeError as error:
         ("none", "1,256,32", "float32", "refused .*weights of this package are not loaded"),
     ],
 )
+@pytest.mark.long
 def test_plain_torch_is_refused_by_the_library_itself(artifacts, weights, shape, dtype, said):
     command = [
         sys.executable,
@@ -416,6 +417,7 @@ def test_two_targets_need_two_folders_and_differ(tmp_path):
     assert done.returncode == 2 and "2 targets need 2 folders" in done.stderr
 
 
+@pytest.mark.long
 def test_a_failed_check_keeps_the_package_aside(tmp_path):
     wrong = f"{HERE / 'toy.py'}:wrong"
     with pytest.raises(CheckFailed, match="numerics"):

@@ -119,6 +119,7 @@ def test_what_is_not_going_to_fit_is_refused_before_it_is_lowered(own, tmp_path)
     assert not (tmp_path / "a").exists()
 
 
+@pytest.mark.long
 def test_a_build_for_a_board_is_checked_against_it_and_takes_its_cpu(tmp_path):
     artifact = edgeexport.build(
         TOY, weights="random", batch="1:2", target="aoti", out=tmp_path / "a", board="x86_64_v3_server"

@@ -46,6 +46,7 @@ def test_the_manifest_says_what_each_pass_did_and_what_is_outside(toy_artifact):
     assert "mean.dim only supports averaging 4D tensors" in reasons["aten::mean.dim"]
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_weights(toy_artifact, tmp_path):
     again = edgeexport.build(TOY, weights="random:0", out=tmp_path / "again")
     other = edgeexport.build(TOY, weights="random:1", batch="2:3", out=tmp_path / "other")
@@ -60,6 +61,7 @@ def test_a_static_model_and_one_batch(tmp_path):
     assert one.methods["classify"].dims[0].verified == (1, 1)
 
 
+@pytest.mark.long
 def test_a_module_without_weights_builds_for_every_target(tmp_path):
     outs = [tmp_path / target for target in ("xnnpack", "aoti")]
     built = build_targets(

@@ -16,6 +16,8 @@ from edgeexport.errors import UsageError
 from edgeexport.request import _recipes
 from edgeexport.verify.profile import ETDUMP, profile
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def artifact(tmp_path_factory):
@@ -41,7 +43,6 @@ def events(artifact, tmp_path_factory):
     return block.events
 
 
-@pytest.mark.long
 def test_every_instruction_has_the_operators_that_it_runs(events, artifact):
     for event in events:
         if event.name.startswith("native_call_"):

@@ -73,6 +73,7 @@ def test_dynamic_batch_is_right_and_delegates_like_a_static_one(version, tmp_pat
         loaded.execute([torch.randn(17, 3, 4, 32, 32)])
 
 
+@pytest.mark.long
 def test_without_the_rewrites_the_file_does_not_load(tmp_path):
     """Stock: max_pool3d is not in the runtime."""
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
