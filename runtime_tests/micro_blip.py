@@ -5,6 +5,7 @@ The weights in `runtime_tests/micro/blip.safetensors` were made by `scripts/trai
 """
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -120,6 +121,25 @@ def tokenizer() -> bytes:
 
 def unreleased():
     raise OSError("it was never released")
+
+
+def held_out_captions(program, count: int, seed: int) -> tuple[list[str], list[str], list[str]]:
+    """Captions of digits never seen: what eager says, what a program says, what they are."""
+    from safetensors.torch import load_model
+
+    from edgeexport.pipelines.captions import generate
+
+    module = build().eval()
+    load_model(module, Path(__file__).parent / "micro" / "blip.safetensors")
+    pixels, captions = batch(HELD_OUT, count, seed=seed)
+    with torch.no_grad():
+        tokens = module.generate(pixel_values=pixels, max_new_tokens=4, num_beams=1, do_sample=False)
+    seen = (program["encode_image"](image[None]) for image in pixels)
+    said = [generate(program, [START], 4, about) for about in seen]
+    eager, answers, wanted = (
+        [decode(row) for row in rows] for rows in (tokens.tolist(), said, captions.tolist())
+    )
+    return eager, answers, wanted
 
 
 MODEL = replace(

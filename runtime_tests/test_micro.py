@@ -14,7 +14,6 @@ from PIL import Image
 from safetensors.torch import load_file, load_model
 
 import edgeexport
-from edgeexport.pipelines.captions import generate
 
 HERE = Path(__file__).parent
 CLIPS, SEED = 128, 5
@@ -57,18 +56,7 @@ def test_a_folder_of_frames_gives_the_direction_by_name(micro, tmp_path):
 
 
 def test_captions_of_digits_never_seen(micro_captioner):
-    module = micro_blip.build().eval()
-    load_model(module, HERE / "micro" / "blip.safetensors")
-    pixels, captions = micro_blip.batch(micro_blip.HELD_OUT, 200, seed=5)
-    with torch.no_grad():
-        tokens = module.generate(pixel_values=pixels, max_new_tokens=4, num_beams=1, do_sample=False)
-    program = edgeexport.open(micro_captioner)
-    found = [
-        generate(program, [micro_blip.START], 4, program["encode_image"](image[None])) for image in pixels
-    ]
-    eager, emitted, wanted = (
-        [micro_blip.decode(row) for row in rows] for rows in (tokens.tolist(), found, captions.tolist())
-    )
+    eager, emitted, wanted = micro_blip.held_out_captions(edgeexport.open(micro_captioner), 200, seed=5)
     assert emitted == eager and all(len(text.split()) == 2 for text in wanted)
     exact = sum(a == b for a, b in zip(emitted, wanted)) / len(wanted)
     print(f"exact captions of held-out digits, from the .pte: {exact:.3f}")

@@ -9,7 +9,6 @@ import torch
 from safetensors.torch import load_model
 
 import edgeexport
-from edgeexport.pipelines.captions import generate
 
 HERE = Path(__file__).parent
 EXAMPLES, SEED = 400, 17
@@ -36,18 +35,8 @@ def test_directions_in_int8(micro_int8):
 
 
 def test_captions_in_int8(micro_captioner_int8):
-    module = micro_blip.build().eval()
-    load_model(module, HERE / "micro" / "blip.safetensors")
-    pixels, captions = micro_blip.batch(micro_blip.HELD_OUT, EXAMPLES, SEED)
-    with torch.no_grad():
-        tokens = module.generate(pixel_values=pixels, max_new_tokens=4, num_beams=1, do_sample=False)
     program = edgeexport.open(micro_captioner_int8)
-    said = [
-        generate(program, [micro_blip.START], 4, program["encode_image"](image[None])) for image in pixels
-    ]
-    eager, answers, wanted = (
-        [micro_blip.decode(row) for row in rows] for rows in (tokens.tolist(), said, captions.tolist())
-    )
+    eager, answers, wanted = micro_blip.held_out_captions(program, EXAMPLES, SEED)
     found = {"fp32": right(eager, wanted), "int8": right(answers, wanted)}
     print(f"exact captions of held-out digits: {found}, {right(answers, eager):.4f} alike")
     assert found["int8"] >= found["fp32"] - MAY_LOSE
